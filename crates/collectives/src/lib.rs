@@ -1,0 +1,2 @@
+//! Every collective algorithm, once, over `Core`.
+#![forbid(unsafe_code)]

@@ -1,0 +1,102 @@
+//! The instruction set: what a kernel can do.
+
+use crate::{
+    CanRead, CanWrite, Compare, Device, Element, Notify, ReduceOp, Region, Result, Signal, Sources, Tile,
+};
+use std::future::Future;
+
+/// What a kernel runs on.
+///
+/// Each instruction is a future; await it where it stands. On `native` it has happened when the await
+/// returns, and nothing suspends; on `sim` and `check` each is a step that others may come before or
+/// after. Instructions of one kernel take effect in program order.
+///
+/// # Memory ordering
+///
+/// Data instructions ([`copy`](Core::copy), [`reduce`](Core::reduce), [`load`](Core::load),
+/// [`store`](Core::store)) order nothing between chips. Only signals do:
+/// everything before a [`notify`](Core::notify) is visible after the [`wait`](Core::wait) that it
+/// satisfies. Two chips that touch the same element without a signal between them race: the values are
+/// then anybody's guess, and nothing worse happens.
+///
+/// # Errors
+///
+/// Every instruction checks its operands before it does anything: a refused one has written nothing.
+/// Every error names the line of the kernel that issued the instruction.
+pub trait Core {
+    /// The chip this core belongs to.
+    fn device(&self) -> Device;
+
+    /// Copies `src` to `dst`; either may be local or remote (TPUT, TGET).
+    ///
+    /// Orders nothing: follow it with [`notify`](Core::notify) to publish what was put. Both must have
+    /// the same length. If they overlap they must be the same place, and then nothing happens.
+    #[track_caller]
+    fn copy<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        src: Region<T, impl CanRead>,
+    ) -> impl Future<Output = Result<()>>;
+
+    /// Combines many regions into one (TREDUCE).
+    ///
+    /// Each element of `dst` becomes `((s0 op s1) op s2) ...` over the sources in the order given,
+    /// accumulated in [`Element::Wide`] and rounded once. The result therefore does not depend on the
+    /// platform, the size, or how the range was cut into instructions. `dst` may be one of the sources,
+    /// but must not partly overlap one. Orders nothing. At least one source is needed.
+    #[track_caller]
+    fn reduce<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        sources: impl Sources<T>,
+        op: ReduceOp,
+    ) -> impl Future<Output = Result<()>>;
+
+    /// Reads a region into a tile (TLOAD). Orders nothing.
+    #[track_caller]
+    fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>>;
+
+    /// Writes a tile to a region of the same length (TSTORE). Orders nothing.
+    #[track_caller]
+    fn store<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        tile: &Tile<T>,
+    ) -> impl Future<Output = Result<()>>;
+
+    /// Adds two tiles (TADD), rounding once per element. Touches no memory.
+    #[track_caller]
+    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>>;
+
+    /// Multiplies two tiles element by element (TMUL), rounding once per element. Touches no memory.
+    #[track_caller]
+    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>>;
+
+    /// Changes a signal, here or on a peer, and wakes whoever waits for it (TNOTIFY).
+    ///
+    /// **Release**: everything this kernel did before is visible to whoever sees the new value by
+    /// [`wait`](Core::wait), [`test`](Core::test) or [`peek`](Core::peek). Orders nothing after it.
+    /// `Add` is atomic among any number of writers; `Set` is for signals with a single writer.
+    #[track_caller]
+    fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>>;
+
+    /// Waits until the signal compares to `operand` as asked, and returns its value (TWAIT).
+    ///
+    /// **Acquire**: sees everything done before the [`notify`](Core::notify) that satisfied it.
+    /// It always ends: satisfied, or because a member of the domain died, the domain was aborted, or the
+    /// deadline passed.
+    #[track_caller]
+    fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>>;
+
+    /// The signal's value now. **Acquire**, like [`wait`](Core::wait).
+    #[track_caller]
+    fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>>;
+
+    /// Whether the signal compares to `operand` as asked, now (TTEST). **Acquire**, like
+    /// [`wait`](Core::wait).
+    #[track_caller]
+    fn test(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<bool>> {
+        let value = self.peek(signal);
+        async move { Ok(compare.holds(value.await?, operand)) }
+    }
+}

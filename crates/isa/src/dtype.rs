@@ -1,0 +1,250 @@
+//! Element types: what a tensor is made of, and how sums of it are accumulated.
+//!
+//! Every arithmetic rule that must be the same on all platforms is here, once: widening, combining,
+//! rounding. Fast implementations elsewhere are tested equal to these, bit for bit.
+
+use crate::ReduceOp;
+use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The type of an element, as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Dtype {
+    /// 32-bit IEEE float.
+    F32,
+    /// 16-bit IEEE float.
+    F16,
+    /// 16-bit float with the exponent of an f32.
+    BF16,
+    /// 64-bit IEEE float.
+    F64,
+    /// Signed byte.
+    I8,
+    /// Unsigned byte.
+    U8,
+    /// 32-bit signed integer.
+    I32,
+    /// 64-bit signed integer.
+    I64,
+}
+
+impl Dtype {
+    /// Every dtype, in the order they are listed to users.
+    pub const ALL: [Dtype; 8] = [
+        Dtype::F32,
+        Dtype::F16,
+        Dtype::BF16,
+        Dtype::F64,
+        Dtype::I8,
+        Dtype::U8,
+        Dtype::I32,
+        Dtype::I64,
+    ];
+
+    /// Bytes of one element.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Dtype::I8 | Dtype::U8 => 1,
+            Dtype::F16 | Dtype::BF16 => 2,
+            Dtype::F32 | Dtype::I32 => 4,
+            Dtype::F64 | Dtype::I64 => 8,
+        }
+    }
+
+    /// The name a user types: `f32`, `bf16`, ...
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "f32",
+            Dtype::F16 => "f16",
+            Dtype::BF16 => "bf16",
+            Dtype::F64 => "f64",
+            Dtype::I8 => "i8",
+            Dtype::U8 => "u8",
+            Dtype::I32 => "i32",
+            Dtype::I64 => "i64",
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Dtype {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        Dtype::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| {
+            format!("`{name}` is not a dtype; use one of f32, f16, bf16, f64, i8, u8, i32, i64")
+        })
+    }
+}
+
+/// A type that tensors are made of. Sealed: the set of dtypes is part of the instruction set.
+pub trait Element:
+    bytemuck::Pod + Default + PartialEq + PartialOrd + fmt::Debug + fmt::Display + Send + Sync + sealed::Sealed
+{
+    /// This type as a value.
+    const DTYPE: Dtype;
+    /// What sums and products of this type are kept in: f32 for the 16-bit floats, else the type itself.
+    type Wide: Copy + fmt::Debug + Send + Sync;
+    /// Into the accumulator; exact.
+    fn widen(self) -> Self::Wide;
+    /// Out of the accumulator; rounds to nearest, ties to even.
+    fn narrow(wide: Self::Wide) -> Self;
+    /// One step of a reduction: `op(acc, next)`, in this order.
+    ///
+    /// Integers wrap. `Max` and `Min` of floats return NaN if either side is NaN.
+    fn combine(op: ReduceOp, acc: Self::Wide, next: Self::Wide) -> Self::Wide;
+    /// The nearest element to an integer; integer types wrap. For test patterns and goldens.
+    fn from_i64(value: i64) -> Self;
+    /// The value as f64 (exact for all but large i64). For display and goldens.
+    fn to_f64(self) -> f64;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! integer {
+    ($($t:ty => $dtype:ident),*) => {$(
+        impl sealed::Sealed for $t {}
+        impl Element for $t {
+            const DTYPE: Dtype = Dtype::$dtype;
+            type Wide = $t;
+            #[inline(always)]
+            fn widen(self) -> $t { self }
+            #[inline(always)]
+            fn narrow(wide: $t) -> $t { wide }
+            #[inline(always)]
+            fn combine(op: ReduceOp, acc: $t, next: $t) -> $t {
+                match op {
+                    ReduceOp::Sum => acc.wrapping_add(next),
+                    ReduceOp::Prod => acc.wrapping_mul(next),
+                    ReduceOp::Max => if acc > next { acc } else { next },
+                    ReduceOp::Min => if acc < next { acc } else { next },
+                }
+            }
+            #[allow(clippy::cast_possible_truncation, reason = "wrapping is the contract")]
+            fn from_i64(value: i64) -> $t { value as $t }
+            fn to_f64(self) -> f64 { self as f64 }
+        }
+    )*};
+}
+
+macro_rules! float {
+    ($($t:ty => $dtype:ident, $wide:ty, $widen:expr, $narrow:expr, $from:expr, $to:expr);*) => {$(
+        impl sealed::Sealed for $t {}
+        impl Element for $t {
+            const DTYPE: Dtype = Dtype::$dtype;
+            type Wide = $wide;
+            #[inline(always)]
+            fn widen(self) -> $wide { $widen(self) }
+            #[inline(always)]
+            fn narrow(wide: $wide) -> $t { $narrow(wide) }
+            #[inline(always)]
+            fn combine(op: ReduceOp, acc: $wide, next: $wide) -> $wide {
+                match op {
+                    ReduceOp::Sum => acc + next,
+                    ReduceOp::Prod => acc * next,
+                    ReduceOp::Max => if acc > next || acc.is_nan() { acc } else { next },
+                    ReduceOp::Min => if acc < next || acc.is_nan() { acc } else { next },
+                }
+            }
+            fn from_i64(value: i64) -> $t { $from(value) }
+            fn to_f64(self) -> f64 { $to(self) }
+        }
+    )*};
+}
+
+float! {
+    f32 => F32, f32, |x| x, |x| x, |v: i64| v as f32, f64::from;
+    f64 => F64, f64, |x| x, |x| x, |v: i64| v as f64, |x| x;
+    f16 => F16, f32, f16::to_f32, f16::from_f32, |v: i64| f16::from_f64(v as f64), f64::from;
+    bf16 => BF16, f32, bf16::to_f32, bf16::from_f32, |v: i64| bf16::from_f64(v as f64), f64::from
+}
+
+integer! { i8 => I8, u8 => U8, i32 => I32, i64 => I64 }
+
+/// Runs `$body` with `$T` bound to the element type of a [`Dtype`] value.
+///
+/// ```
+/// use ringwork_isa::{with_dtype, Dtype, Element};
+/// let bytes = with_dtype!(Dtype::BF16, T => std::mem::size_of::<T>());
+/// assert_eq!(bytes, Dtype::BF16.bytes());
+/// ```
+#[macro_export]
+macro_rules! with_dtype {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::Dtype::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::Dtype::F16 => {
+                type $T = $crate::f16;
+                $body
+            }
+            $crate::Dtype::BF16 => {
+                type $T = $crate::bf16;
+                $body
+            }
+            $crate::Dtype::F64 => {
+                type $T = f64;
+                $body
+            }
+            $crate::Dtype::I8 => {
+                type $T = i8;
+                $body
+            }
+            $crate::Dtype::U8 => {
+                type $T = u8;
+                $body
+            }
+            $crate::Dtype::I32 => {
+                type $T = i32;
+                $body
+            }
+            $crate::Dtype::I64 => {
+                type $T = i64;
+                $body
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back_and_sizes_agree_with_rust() {
+        for dtype in Dtype::ALL {
+            assert_eq!(dtype.name().parse(), Ok(dtype));
+            with_dtype!(dtype, T => {
+                assert_eq!(T::DTYPE, dtype);
+                assert_eq!(std::mem::size_of::<T>(), dtype.bytes());
+            });
+        }
+        assert!("f31".parse::<Dtype>().unwrap_err().contains("f31"));
+    }
+
+    #[test]
+    fn nan_survives_max_and_min_from_either_side() {
+        for op in [ReduceOp::Max, ReduceOp::Min] {
+            assert!(f32::combine(op, f32::NAN, 1.0).is_nan());
+            assert!(f32::combine(op, 1.0, f32::NAN).is_nan());
+        }
+    }
+
+    #[test]
+    fn sixteen_bit_sums_are_kept_in_f32() {
+        let wide = f16::combine(ReduceOp::Sum, f16::from_f32(2048.0).widen(), f16::ONE.widen());
+        assert_eq!(wide, 2049.0);
+    }
+}

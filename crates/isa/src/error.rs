@@ -1,0 +1,230 @@
+//! What can go wrong inside a kernel, with the facts in it.
+
+use crate::{Compare, Rank, Segment};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+use std::panic::Location;
+
+/// The result of an instruction or a kernel.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A line of a kernel's source.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Site {
+    /// The source file, as the compiler names it.
+    pub file: Cow<'static, str>,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+impl Site {
+    /// The line that called the function which calls this.
+    #[track_caller]
+    #[must_use]
+    pub fn caller() -> Site {
+        Location::caller().into()
+    }
+}
+
+impl From<&'static Location<'static>> for Site {
+    fn from(location: &'static Location<'static>) -> Site {
+        Site {
+            file: Cow::Borrowed(location.file()),
+            line: location.line(),
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// A wait that did not end well: who waited, where, for what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waited {
+    /// Who waited, if it has a rank where it waited.
+    pub me: Rank,
+    /// Whose signal it was.
+    pub on: Rank,
+    /// Which signal of that rank.
+    pub signal: u32,
+    /// The value it had.
+    pub value: i32,
+    /// How it was compared.
+    pub compare: Compare,
+    /// The value that was needed.
+    pub needed: i32,
+    /// The kernel's line.
+    pub site: Site,
+}
+
+impl fmt::Display for Waited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "rank {} waited at {} for signal {} of rank {} to be {} {}, it is {}",
+            self.me, self.site, self.signal, self.on, self.compare, self.needed, self.value
+        )
+    }
+}
+
+/// Why an instruction or a kernel failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Error {
+    /// A range does not lie inside its region.
+    #[error(
+        "{site}: elements {start}..{end} are outside a region of {len}; make the buffer larger or split the transfer"
+    )]
+    OutOfBounds {
+        /// First element asked for.
+        start: u64,
+        /// One past the last element asked for.
+        end: u64,
+        /// Elements there are.
+        len: u64,
+        /// The kernel's line.
+        site: Site,
+    },
+    /// Two regions that must be equally long are not.
+    #[error("{site}: {what} has {got} elements where {wanted} are needed")]
+    LengthMismatch {
+        /// Which operand.
+        what: Cow<'static, str>,
+        /// Its elements.
+        got: u64,
+        /// The elements needed.
+        wanted: u64,
+        /// The kernel's line.
+        site: Site,
+    },
+    /// A rank that the domain does not have.
+    #[error("{site}: there is no rank {rank} in a domain of {ranks}")]
+    NoSuchRank {
+        /// The rank asked for.
+        rank: Rank,
+        /// How many there are.
+        ranks: u32,
+        /// The kernel's line.
+        site: Site,
+    },
+    /// A region, barrier or signal that is not where it says it is.
+    #[error(
+        "{site}: segment {segment} is not mapped here at bytes {start}..{end}; the handle is stale or belongs to another chip"
+    )]
+    NotMapped {
+        /// The segment named by the handle.
+        segment: Segment,
+        /// First byte.
+        start: u64,
+        /// One past the last byte.
+        end: u64,
+        /// The kernel's line.
+        site: Site,
+    },
+    /// A destination overlaps a source in a way that has no meaning.
+    #[error(
+        "{site}: the destination overlaps source {source_index} without being the same place; use disjoint regions"
+    )]
+    Overlap {
+        /// Which source, from 0.
+        source_index: u32,
+        /// The kernel's line.
+        site: Site,
+    },
+    /// A member of the domain died while this rank waited.
+    #[error("rank {rank} died ({cause}); {waited}")]
+    PeerDied {
+        /// The dead rank.
+        rank: Rank,
+        /// How it ended.
+        cause: String,
+        /// What was waited for.
+        waited: Waited,
+    },
+    /// The domain was aborted while this rank waited.
+    #[error("aborted because {reason}; {waited}")]
+    Aborted {
+        /// Why.
+        reason: String,
+        /// What was waited for.
+        waited: Waited,
+    },
+    /// The signal did not come in time.
+    #[error("nothing came in {after_ms} ms; {waited}")]
+    Deadline {
+        /// How long it waited.
+        after_ms: u64,
+        /// What was waited for.
+        waited: Waited,
+    },
+    /// A kernel said no.
+    #[error("{site}: {message}")]
+    Failed {
+        /// The kernel's words.
+        message: String,
+        /// The kernel's line.
+        site: Site,
+    },
+    /// A kernel's argument is not what its signature says.
+    #[error("argument {index} (`{name}`) of kernel `{kernel}`: expected {expected}, got {got}")]
+    BadArgument {
+        /// The kernel.
+        kernel: Cow<'static, str>,
+        /// Which argument, from 0.
+        index: usize,
+        /// Its name.
+        name: Cow<'static, str>,
+        /// What the signature says.
+        expected: String,
+        /// What came.
+        got: String,
+    },
+    /// Memory that several processes share holds something impossible.
+    #[error("{what}: field `{field}` is {got}, which cannot be ({wanted}); the memory was overwritten")]
+    Corrupt {
+        /// Which structure.
+        what: Cow<'static, str>,
+        /// Which field of it.
+        field: Cow<'static, str>,
+        /// What it holds.
+        got: String,
+        /// What it may hold.
+        wanted: String,
+    },
+}
+
+impl Error {
+    /// An error in the kernel's own words, with the line that made it.
+    ///
+    /// ```
+    /// use ringwork_isa::Error;
+    /// let error = Error::failed("expert 9 does not exist");
+    /// assert!(error.to_string().ends_with("expert 9 does not exist"));
+    /// ```
+    #[track_caller]
+    pub fn failed(message: impl Into<String>) -> Error {
+        Error::Failed {
+            message: message.into(),
+            site: Site::caller(),
+        }
+    }
+
+    /// A structure in shared memory that cannot be what it holds.
+    pub fn corrupt(
+        what: impl Into<Cow<'static, str>>,
+        field: impl Into<Cow<'static, str>>,
+        got: impl fmt::Display,
+        wanted: impl fmt::Display,
+    ) -> Error {
+        Error::Corrupt {
+            what: what.into(),
+            field: field.into(),
+            got: got.to_string(),
+            wanted: wanted.to_string(),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod barrier;
+mod core;
+mod dtype;
+mod error;
+mod ids;
+mod op;
+mod region;
+mod signal;
+pub mod stepped;
+mod task;
+mod tile;
+
+pub use barrier::Barrier;
+pub use core::Core;
+pub use dtype::{Dtype, Element};
+pub use error::{Error, Result, Site, Waited};
+pub use half::{bf16, f16};
+pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};
+pub use op::ReduceOp;
+pub use region::{
+    Access, CanRead, CanWrite, In, InOut, OnAll, Out, Read, ReadWrite, Region, Shared, Sources, Span, Window,
+    Write, part_range,
+};
+pub use signal::{Compare, Notify, SIGNAL_STRIDE_BYTES, Signal, Signals};
+pub use task::{Arg, Argument, KernelId, Param, Parameter, Tag, Task, Value, decode, signature_hash};
+pub use tile::Tile;

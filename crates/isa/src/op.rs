@@ -1,0 +1,51 @@
+//! Reduction operators.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How elements are combined. The order of operands is part of the meaning: see
+/// [`Core::reduce`](crate::Core::reduce).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ReduceOp {
+    /// `a + b`; integers wrap.
+    Sum,
+    /// The larger; NaN wins.
+    Max,
+    /// The smaller; NaN wins.
+    Min,
+    /// `a * b`; integers wrap.
+    Prod,
+}
+
+impl ReduceOp {
+    /// Every operator.
+    pub const ALL: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod];
+
+    /// The name a user types.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Max => "max",
+            ReduceOp::Min => "min",
+            ReduceOp::Prod => "prod",
+        }
+    }
+}
+
+impl fmt::Display for ReduceOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ReduceOp {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        ReduceOp::ALL
+            .into_iter()
+            .find(|op| op.name() == name)
+            .ok_or_else(|| format!("`{name}` is not a reduction; use one of sum, max, min, prod"))
+    }
+}

@@ -1,0 +1,450 @@
+//! Regions: typed, bounds-checked handles to memory, here or on another chip.
+//!
+//! A region never holds an address. It says which segment, which rank, which elements; the core that
+//! executes an instruction turns that into memory, and checks it again.
+//!
+//! The second type parameter is what may be done with it, so that writing to an input does not compile:
+//!
+//! ```compile_fail
+//! # use ringwork_isa::{Core, In, Out, Result};
+//! async fn backwards<C: Core>(core: &C, x: In<f32>, y: Out<f32>) -> Result<()> {
+//!     core.copy(x, y).await // reads an output into an input
+//! }
+//! ```
+//! ```
+//! # use ringwork_isa::{Core, In, Out, Result};
+//! async fn forwards<C: Core>(core: &C, x: In<f32>, y: Out<f32>) -> Result<()> {
+//!     core.copy(y, x).await
+//! }
+//! ```
+
+use crate::{Dtype, Element, Error, Rank, Result, Segment, Site};
+use serde::{Deserialize, Serialize};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// A region without its types: what travels between processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Span {
+    /// The segment it lies in.
+    pub segment: Segment,
+    /// Byte offset of the buffer's element 0 on rank 0.
+    pub base: u64,
+    /// Bytes between the same element of neighbouring ranks; 0 for a chip's private memory.
+    pub stride: u64,
+    /// The rank that holds the handle.
+    pub me: Rank,
+    /// The rank whose memory is meant.
+    pub rank: Rank,
+    /// Ranks that have such a buffer; 1 for a chip's private memory.
+    pub ranks: u32,
+    /// Type of the elements.
+    pub dtype: Dtype,
+    /// First element.
+    pub start: u64,
+    /// Number of elements.
+    pub len: u64,
+}
+
+impl Span {
+    /// The bytes of the segment that this is, or `None` if the handle is nonsense.
+    #[must_use]
+    pub fn byte_range(&self) -> Option<Range<u64>> {
+        if self.rank.0 >= self.ranks {
+            return None;
+        }
+        let size = self.dtype.bytes() as u64;
+        let start = self
+            .base
+            .checked_add(self.stride.checked_mul(self.rank.0.into())?)?
+            .checked_add(self.start.checked_mul(size)?)?;
+        Some(start..start.checked_add(self.len.checked_mul(size)?)?)
+    }
+}
+
+/// May be read. See [`In`].
+#[derive(Clone, Copy, Debug)]
+pub struct Read;
+/// May be written. See [`Out`].
+#[derive(Clone, Copy, Debug)]
+pub struct Write;
+/// May be read and written. See [`InOut`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReadWrite;
+/// Lies in a window: may be read and written, here and on every other member. See [`Shared`].
+#[derive(Clone, Copy, Debug)]
+pub struct Window;
+
+/// What a region may be used for. Sealed.
+pub trait Access: Copy + sealed::Sealed + 'static {}
+/// An access that includes reading.
+pub trait CanRead: Access {}
+/// An access that includes writing.
+pub trait CanWrite: Access {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+macro_rules! access {
+    ($($name:ident: $($can:ident)*);*) => {$(
+        impl sealed::Sealed for $name {}
+        impl Access for $name {}
+        $(impl $can for $name {})*
+    )*};
+}
+access! { Read: CanRead; Write: CanWrite; ReadWrite: CanRead CanWrite; Window: CanRead CanWrite }
+
+/// A handle to `len` elements of type `T`.
+pub struct Region<T, A> {
+    span: Span,
+    types: PhantomData<fn() -> (T, A)>,
+}
+
+/// A kernel's input: memory of this chip that it only reads.
+pub type In<T> = Region<T, Read>;
+/// A kernel's output: memory of this chip that it only writes.
+pub type Out<T> = Region<T, Write>;
+/// Memory of this chip that a kernel reads and writes.
+pub type InOut<T> = Region<T, ReadWrite>;
+/// A buffer in a domain's window: mine, and through [`on`](Region::on) everybody's.
+pub type Shared<T> = Region<T, Window>;
+
+impl<T, A> Clone for Region<T, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T, A> Copy for Region<T, A> {}
+
+impl<T, A> std::fmt::Debug for Region<T, A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Span {
+            segment,
+            rank,
+            start,
+            len,
+            dtype,
+            ..
+        } = self.span;
+        write!(
+            f,
+            "{dtype}[{start}..{}] on rank {rank} of segment {segment}",
+            start.saturating_add(len)
+        )
+    }
+}
+
+impl<T: Element, A: Access> Region<T, A> {
+    /// The typed handle for a span that came from elsewhere.
+    ///
+    /// Checks the dtype only: whether the memory exists is checked by the core, at every instruction.
+    ///
+    /// # Errors
+    /// The span's own dtype, if it is not `T`.
+    pub fn from_span(span: Span) -> std::result::Result<Self, Dtype> {
+        if span.dtype == T::DTYPE {
+            Ok(Region {
+                span,
+                types: PhantomData,
+            })
+        } else {
+            Err(span.dtype)
+        }
+    }
+
+    /// The handle without its types.
+    #[must_use]
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::try_from(self.span.len).unwrap_or(usize::MAX)
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.span.len == 0
+    }
+
+    /// The elements in `range`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if they are not all inside.
+    #[track_caller]
+    pub fn slice(&self, range: Range<usize>) -> Result<Self> {
+        let (start, end) = (range.start as u64, range.end as u64);
+        if start > end || end > self.span.len {
+            return Err(Error::OutOfBounds {
+                start,
+                end,
+                len: self.span.len,
+                site: Site::caller(),
+            });
+        }
+        let span = Span {
+            start: self.span.start + start,
+            len: end - start,
+            ..self.span
+        };
+        Ok(Region {
+            span,
+            types: PhantomData,
+        })
+    }
+
+    /// Part `index` of `parts` nearly equal parts: the first `len % parts` are one longer.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if `index` is not below `parts`.
+    #[track_caller]
+    pub fn part(&self, parts: usize, index: usize) -> Result<Self> {
+        if index >= parts {
+            return Err(Error::OutOfBounds {
+                start: index as u64,
+                end: index as u64 + 1,
+                len: parts as u64,
+                site: Site::caller(),
+            });
+        }
+        self.slice(part_range(self.len(), parts, index))
+    }
+
+    fn retyped<B>(self) -> Region<T, B> {
+        Region {
+            span: self.span,
+            types: PhantomData,
+        }
+    }
+}
+
+/// The range of part `index` when `len` elements are dealt to `parts`: sizes differ by at most one.
+///
+/// ```
+/// use ringwork_isa::part_range;
+/// assert_eq!((0..3).map(|i| part_range(7, 3, i)).collect::<Vec<_>>(), [0..3, 3..5, 5..7]);
+/// ```
+#[must_use]
+pub fn part_range(len: usize, parts: usize, index: usize) -> Range<usize> {
+    let (each, rest) = (len / parts, len % parts);
+    let start = index * each + index.min(rest);
+    start..start + each + usize::from(index < rest)
+}
+
+impl<T: Element> Region<T, Window> {
+    /// The same place on another member of the domain: the remote pointer.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`] if the domain is smaller.
+    #[track_caller]
+    pub fn on(&self, peer: Rank) -> Result<Self> {
+        if peer.0 >= self.span.ranks {
+            return Err(Error::NoSuchRank {
+                rank: peer,
+                ranks: self.span.ranks,
+                site: Site::caller(),
+            });
+        }
+        Ok(Region {
+            span: Span {
+                rank: peer,
+                ..self.span
+            },
+            types: PhantomData,
+        })
+    }
+
+    /// The same place on every member, in rank order: what exact reductions read.
+    #[must_use]
+    pub fn on_all(&self) -> OnAll<T> {
+        OnAll {
+            first: Region {
+                span: Span {
+                    rank: Rank(0),
+                    ..self.span
+                },
+                types: PhantomData,
+            },
+        }
+    }
+
+    /// One of two equal halves, by the parity of an epoch. See [`Barrier`](crate::Barrier).
+    #[must_use]
+    pub fn half(&self, epoch: i32) -> Self {
+        let half = self.span.len / 2;
+        let start = self.span.start + if epoch & 1 == 0 { 0 } else { half };
+        Region {
+            span: Span {
+                start,
+                len: half,
+                ..self.span
+            },
+            types: PhantomData,
+        }
+    }
+
+    /// The rank that holds this handle.
+    #[must_use]
+    pub fn me(&self) -> Rank {
+        self.span.me
+    }
+
+    /// The rank whose memory this is.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.span.rank
+    }
+
+    /// Members of the domain.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.span.ranks
+    }
+}
+
+impl<T: Element> From<InOut<T>> for In<T> {
+    fn from(region: InOut<T>) -> In<T> {
+        region.retyped()
+    }
+}
+impl<T: Element> From<InOut<T>> for Out<T> {
+    fn from(region: InOut<T>) -> Out<T> {
+        region.retyped()
+    }
+}
+impl<T: Element> From<Shared<T>> for In<T> {
+    fn from(region: Shared<T>) -> In<T> {
+        region.retyped()
+    }
+}
+impl<T: Element> From<Shared<T>> for Out<T> {
+    fn from(region: Shared<T>) -> Out<T> {
+        region.retyped()
+    }
+}
+impl<T: Element> From<Shared<T>> for InOut<T> {
+    fn from(region: Shared<T>) -> InOut<T> {
+        region.retyped()
+    }
+}
+
+/// The same place on every member of a domain, in rank order.
+#[derive(Clone, Copy, Debug)]
+pub struct OnAll<T> {
+    first: Shared<T>,
+}
+
+/// Where a reduction reads from, in the order it reads.
+pub trait Sources<T> {
+    /// How many sources.
+    fn count(&self) -> usize;
+    /// Source `index`, below `count`.
+    fn source(&self, index: usize) -> Span;
+}
+
+impl<T: Element> Sources<T> for OnAll<T> {
+    fn count(&self) -> usize {
+        self.first.span.ranks as usize
+    }
+    fn source(&self, index: usize) -> Span {
+        // Ranks are at most MAX_RANKS, so the index fits.
+        Span {
+            rank: Rank(u32::try_from(index).unwrap_or(u32::MAX)),
+            ..self.first.span
+        }
+    }
+}
+
+impl<T: Element, A: CanRead> Sources<T> for &[Region<T, A>] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+    fn source(&self, index: usize) -> Span {
+        self[index].span
+    }
+}
+
+impl<T: Element, A: CanRead, const N: usize> Sources<T> for [Region<T, A>; N] {
+    fn count(&self) -> usize {
+        N
+    }
+    fn source(&self, index: usize) -> Span {
+        self[index].span
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn shared(len: u64) -> Shared<f32> {
+        let span = Span {
+            segment: Segment(1),
+            base: 4096,
+            stride: 65536,
+            me: Rank(1),
+            rank: Rank(1),
+            ranks: 4,
+            dtype: Dtype::F32,
+            start: 0,
+            len,
+        };
+        Region::from_span(span).unwrap()
+    }
+
+    #[test]
+    fn on_moves_to_the_same_place_of_a_peer_and_no_further_than_the_domain() {
+        let there = shared(16).slice(2..5).unwrap().on(Rank(3)).unwrap();
+        assert_eq!(
+            there.span().byte_range(),
+            Some(4096 + 3 * 65536 + 8..4096 + 3 * 65536 + 20)
+        );
+        assert!(matches!(
+            shared(16).on(Rank(4)),
+            Err(Error::NoSuchRank {
+                rank: Rank(4),
+                ranks: 4,
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn a_slice_past_the_end_or_backwards_is_refused() {
+        assert!(shared(16).slice(0..17).is_err());
+        #[allow(clippy::reversed_empty_ranges, reason = "that is the test")]
+        let backwards = 3..2;
+        assert!(shared(16).slice(backwards).is_err());
+        assert!(shared(16).slice(16..16).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_wrong_dtype_is_named() {
+        assert_eq!(In::<i32>::from_span(shared(1).span()).unwrap_err(), Dtype::F32);
+    }
+
+    proptest! {
+        #[test]
+        fn parts_cover_everything_once_and_differ_by_at_most_one(len in 0usize..10_000, parts in 1usize..70) {
+            let ranges: Vec<_> = (0..parts).map(|i| part_range(len, parts, i)).collect();
+            prop_assert_eq!(ranges[0].start, 0);
+            prop_assert_eq!(ranges[parts - 1].end, len);
+            for pair in ranges.windows(2) {
+                prop_assert_eq!(pair[0].end, pair[1].start);
+                prop_assert!(pair[0].len() - pair[1].len() <= 1);
+            }
+        }
+
+        #[test]
+        fn nonsense_spans_have_no_byte_range_instead_of_overflowing(base: u64, stride: u64, rank: u32, start: u64, len: u64) {
+            let span = Span { base, stride, rank: Rank(rank), ranks: u32::MAX, start, len, ..shared(1).span() };
+            if let Some(range) = span.byte_range() {
+                prop_assert!(range.start <= range.end);
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Signals: the cells by which chips tell each other that something is ready.
+
+use crate::{Error, Rank, Result, Segment, Site};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How a signal's value is compared with an operand.
+///
+/// The four order comparisons use serial-number arithmetic: `a >= b` means that the wrapping difference
+/// `a - b` is not negative. For values less than 2^31 apart, which is all that counters ever meet, this is
+/// the ordinary order; and a counter that only grows keeps working after it wraps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Compare {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Greater.
+    Gt,
+    /// Greater or equal.
+    Ge,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Le,
+}
+
+impl Compare {
+    /// Whether `value` compares to `operand` in this way.
+    ///
+    /// ```
+    /// use ringwork_isa::Compare;
+    /// assert!(Compare::Ge.holds(3, 3));
+    /// assert!(Compare::Ge.holds(i32::MIN, i32::MAX)); // one step after the wrap
+    /// ```
+    #[inline]
+    #[must_use]
+    pub const fn holds(self, value: i32, operand: i32) -> bool {
+        let ahead = value.wrapping_sub(operand);
+        match self {
+            Compare::Eq => ahead == 0,
+            Compare::Ne => ahead != 0,
+            Compare::Gt => ahead > 0,
+            Compare::Ge => ahead >= 0,
+            Compare::Lt => ahead < 0,
+            Compare::Le => ahead <= 0,
+        }
+    }
+}
+
+impl fmt::Display for Compare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Compare::Eq => "==",
+            Compare::Ne => "!=",
+            Compare::Gt => ">",
+            Compare::Ge => ">=",
+            Compare::Lt => "<",
+            Compare::Le => "<=",
+        })
+    }
+}
+
+/// What [`notify`](crate::Core::notify) does to a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Notify {
+    /// Store the value. Only for signals with one writer.
+    Set(i32),
+    /// Add the value, wrapping. Atomic: concurrent adds are never lost.
+    Add(i32),
+}
+
+/// A row of signal cells, the same number on every member of a domain, seen from one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signals {
+    /// The domain's segment.
+    pub segment: Segment,
+    /// Byte offset of cell 0 of rank 0.
+    pub base: u64,
+    /// Bytes between the same cell of two neighbouring ranks.
+    pub stride: u64,
+    /// Cells per rank.
+    pub count: u32,
+    /// The rank that holds this handle.
+    pub me: Rank,
+    /// Ranks in the domain.
+    pub ranks: u32,
+}
+
+/// Bytes from one signal cell to the next: two cache lines, so that neighbours never share one, nor the
+/// pair that the prefetcher fetches.
+pub const SIGNAL_STRIDE_BYTES: u64 = 128;
+
+impl Signals {
+    /// My cell number `index`; `.on(peer)` is a peer's.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if there is no such cell.
+    #[track_caller]
+    pub fn at(&self, index: u32) -> Result<Signal> {
+        if index >= self.count {
+            return Err(Error::OutOfBounds {
+                start: index.into(),
+                end: u64::from(index) + 1,
+                len: self.count.into(),
+                site: Site::caller(),
+            });
+        }
+        Ok(Signal {
+            row: *self,
+            index,
+            rank: self.me,
+        })
+    }
+
+    /// The rank that holds this handle.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.me
+    }
+
+    /// Ranks in the domain.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+}
+
+/// One signal cell on one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signal {
+    row: Signals,
+    index: u32,
+    rank: Rank,
+}
+
+impl Signal {
+    /// The same signal on another rank.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`] if the domain is smaller.
+    #[track_caller]
+    pub fn on(self, peer: Rank) -> Result<Signal> {
+        if peer.0 >= self.row.ranks {
+            return Err(Error::NoSuchRank {
+                rank: peer,
+                ranks: self.row.ranks,
+                site: Site::caller(),
+            });
+        }
+        Ok(Signal { rank: peer, ..self })
+    }
+
+    /// Whose signal this is.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// Who holds the handle.
+    #[must_use]
+    pub fn holder(&self) -> Rank {
+        self.row.me
+    }
+
+    /// Its number among the cells of its row.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The segment it is in.
+    #[must_use]
+    pub fn segment(&self) -> Segment {
+        self.row.segment
+    }
+
+    /// Its byte offset in the segment; `None` if the handle is nonsense.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        let on_rank = self.row.stride.checked_mul(self.rank.0.into())?;
+        let in_row = u64::from(self.index) * SIGNAL_STRIDE_BYTES;
+        self.row.base.checked_add(on_rank)?.checked_add(in_row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn order_is_ordinary_for_values_less_than_half_the_range_apart(a: i32, d in -1_000_000_000i32..1_000_000_000) {
+            let Some(b) = a.checked_add(d) else { return Ok(()) };
+            prop_assert_eq!(Compare::Ge.holds(b, a), b >= a);
+            prop_assert_eq!(Compare::Gt.holds(b, a), b > a);
+            prop_assert_eq!(Compare::Le.holds(b, a), b <= a);
+            prop_assert_eq!(Compare::Lt.holds(b, a), b < a);
+            prop_assert_eq!(Compare::Eq.holds(b, a), b == a);
+            prop_assert_eq!(Compare::Ne.holds(b, a), b != a);
+        }
+
+        #[test]
+        fn a_counter_that_grows_satisfies_its_waiter_across_the_wrap(start: i32, ahead in 0i32..1000) {
+            prop_assert!(Compare::Ge.holds(start.wrapping_add(ahead), start));
+        }
+    }
+
+    #[test]
+    fn a_signal_past_the_row_or_the_domain_is_refused() {
+        let row = Signals {
+            segment: Segment(1),
+            base: 0,
+            stride: 4096,
+            count: 2,
+            me: Rank(0),
+            ranks: 2,
+        };
+        assert!(row.at(2).is_err());
+        assert!(row.at(1).unwrap().on(Rank(2)).is_err());
+        assert_eq!(row.at(1).unwrap().on(Rank(1)).unwrap().offset(), Some(4096 + 128));
+    }
+}

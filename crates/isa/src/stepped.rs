@@ -1,0 +1,302 @@
+//! The core for platforms that take one step at a time: every instruction becomes a value, handed to an
+//! engine that decides when it happens.
+//!
+//! `sim` and `check` are engines. A kernel running on a [`SteppedCore`] suspends at every instruction
+//! until its engine has an answer, so one thread can run thousands of chips in any order it likes.
+
+use crate::{
+    CanRead, CanWrite, Compare, Core, Device, Dtype, Element, Error, Notify, ReduceOp, Region, Result,
+    Signal, Sources, Span, Tile,
+};
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::panic::Location;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// What a core is asked to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Instruction {
+    /// [`Core::copy`].
+    Copy {
+        /// Where to.
+        dst: Span,
+        /// Where from.
+        src: Span,
+    },
+    /// [`Core::reduce`].
+    Reduce {
+        /// Where to.
+        dst: Span,
+        /// Where from, in order.
+        sources: Vec<Span>,
+        /// How.
+        op: ReduceOp,
+    },
+    /// [`Core::load`]; answered with [`Answer::Bytes`].
+    Load {
+        /// Where from.
+        src: Span,
+    },
+    /// [`Core::store`].
+    Store {
+        /// Where to.
+        dst: Span,
+        /// The tile's bytes; `None` if it is hollow.
+        bytes: Option<Vec<u8>>,
+    },
+    /// Arithmetic on tiles, whose values the core has computed already: only the time is asked for.
+    Vector {
+        /// Elements of the result.
+        elements: u64,
+        /// Their type.
+        dtype: Dtype,
+    },
+    /// [`Core::notify`].
+    Notify {
+        /// Which signal.
+        signal: Signal,
+        /// What to do to it.
+        how: Notify,
+    },
+    /// [`Core::wait`]; answered with [`Answer::Value`].
+    Wait {
+        /// Which signal.
+        signal: Signal,
+        /// How to compare.
+        compare: Compare,
+        /// With what.
+        operand: i32,
+    },
+    /// [`Core::peek`]; answered with [`Answer::Value`].
+    Peek {
+        /// Which signal.
+        signal: Signal,
+    },
+}
+
+/// What an engine answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// It has happened.
+    Done,
+    /// The bytes that were read; `None` if this engine keeps no data.
+    Bytes(Option<Vec<u8>>),
+    /// A signal's value.
+    Value(i32),
+}
+
+/// Decides when instructions happen, and what they find.
+pub trait Engine {
+    /// Takes an instruction that `core` issues now; the kernel suspends until
+    /// [`answer`](Engine::answer) is ready.
+    fn issue(&self, core: CoreId, instruction: Instruction, at: &'static Location<'static>);
+    /// The answer to the instruction that `core` issued last.
+    fn answer(&self, core: CoreId) -> Poll<Result<Answer>>;
+}
+
+/// An engine's own number for a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CoreId(pub u32);
+
+/// A [`Core`] that hands every instruction to an [`Engine`].
+#[derive(Clone)]
+pub struct SteppedCore {
+    engine: Rc<dyn Engine>,
+    id: CoreId,
+    device: Device,
+}
+
+impl std::fmt::Debug for SteppedCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SteppedCore({:?} of device {})", self.id, self.device)
+    }
+}
+
+impl SteppedCore {
+    /// Core `id` of an engine, on a device.
+    #[must_use]
+    pub fn new(engine: Rc<dyn Engine>, id: CoreId, device: Device) -> SteppedCore {
+        SteppedCore { engine, id, device }
+    }
+
+    fn step(
+        &self,
+        at: &'static Location<'static>,
+        instruction: Instruction,
+    ) -> impl Future<Output = Result<Answer>> {
+        let pending = Cell::new(Some(instruction));
+        poll_fn(move |_| {
+            if let Some(instruction) = pending.take() {
+                self.engine.issue(self.id, instruction, at);
+            }
+            self.engine.answer(self.id)
+        })
+    }
+
+    async fn vector<T: Element>(
+        &self,
+        at: &'static Location<'static>,
+        result: Result<Tile<T>>,
+    ) -> Result<Tile<T>> {
+        let tile = result?;
+        let vector = Instruction::Vector {
+            elements: tile.len() as u64,
+            dtype: T::DTYPE,
+        };
+        self.step(at, vector).await?;
+        Ok(tile)
+    }
+
+    async fn value(&self, at: &'static Location<'static>, instruction: Instruction) -> Result<i32> {
+        match self.step(at, instruction).await? {
+            Answer::Value(value) => Ok(value),
+            other => Err(unexpected(at, &other)),
+        }
+    }
+}
+
+fn unexpected(at: &'static Location<'static>, answer: &Answer) -> Error {
+    Error::Failed {
+        message: format!("the engine answered {answer:?}, which fits no instruction here"),
+        site: at.into(),
+    }
+}
+
+fn check_lengths(what: &'static str, got: u64, wanted: u64, at: &'static Location<'static>) -> Result<()> {
+    if got == wanted {
+        return Ok(());
+    }
+    Err(Error::LengthMismatch {
+        what: what.into(),
+        got,
+        wanted,
+        site: at.into(),
+    })
+}
+
+impl Core for SteppedCore {
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    #[track_caller]
+    fn copy<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        src: Region<T, impl CanRead>,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move {
+            check_lengths("the source", src.span().len, dst.span().len, at)?;
+            self.step(
+                at,
+                Instruction::Copy {
+                    dst: dst.span(),
+                    src: src.span(),
+                },
+            )
+            .await
+            .map(drop)
+        }
+    }
+
+    #[track_caller]
+    fn reduce<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        sources: impl Sources<T>,
+        op: ReduceOp,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move {
+            let sources: Vec<Span> = (0..sources.count()).map(|i| sources.source(i)).collect();
+            if sources.is_empty() {
+                return Err(Error::Failed {
+                    message: "a reduction needs at least one source".into(),
+                    site: at.into(),
+                });
+            }
+            for source in &sources {
+                check_lengths("a source", source.len, dst.span().len, at)?;
+            }
+            self.step(
+                at,
+                Instruction::Reduce {
+                    dst: dst.span(),
+                    sources,
+                    op,
+                },
+            )
+            .await
+            .map(drop)
+        }
+    }
+
+    #[track_caller]
+    fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
+        let at = Location::caller();
+        async move {
+            match self.step(at, Instruction::Load { src: src.span() }).await? {
+                Answer::Bytes(Some(bytes)) => Ok(Tile::new(bytemuck::pod_collect_to_vec(&bytes))),
+                Answer::Bytes(None) => Ok(Tile::hollow(src.len())),
+                other => Err(unexpected(at, &other)),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn store<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        tile: &Tile<T>,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move {
+            check_lengths("the tile", tile.len() as u64, dst.span().len, at)?;
+            let bytes = (!tile.is_hollow()).then(|| bytemuck::cast_slice(tile.values()).to_vec());
+            self.step(
+                at,
+                Instruction::Store {
+                    dst: dst.span(),
+                    bytes,
+                },
+            )
+            .await
+            .map(drop)
+        }
+    }
+
+    #[track_caller]
+    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        self.vector(Location::caller(), a.combine(b, ReduceOp::Sum))
+    }
+
+    #[track_caller]
+    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        self.vector(Location::caller(), a.combine(b, ReduceOp::Prod))
+    }
+
+    #[track_caller]
+    fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move { self.step(at, Instruction::Notify { signal, how }).await.map(drop) }
+    }
+
+    #[track_caller]
+    fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
+        self.value(
+            Location::caller(),
+            Instruction::Wait {
+                signal,
+                compare,
+                operand,
+            },
+        )
+    }
+
+    #[track_caller]
+    fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
+        self.value(Location::caller(), Instruction::Peek { signal })
+    }
+}

@@ -1,0 +1,284 @@
+//! Tasks: a kernel's identity with its arguments, and the rules that tie the two together.
+
+use crate::{
+    Barrier, Dtype, Element, Error, Rank, Read, ReadWrite, ReduceOp, Region, Segment, Signals, Span, Window,
+    Write,
+};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Who a kernel is: its name, and a hash of its parameters' names and types.
+///
+/// Two builds that disagree about a kernel's parameters have different identities, and say so instead of
+/// misreading each other's arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KernelId {
+    /// `crate::module::name`.
+    pub name: Cow<'static, str>,
+    /// Hash of the parameter list.
+    pub signature: u64,
+}
+
+impl fmt::Display for KernelId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name.rsplit("::").next().unwrap_or(&self.name))
+    }
+}
+
+/// FNV-1a: the same on every build and platform, which a std hasher does not promise.
+#[must_use]
+pub const fn signature_hash(text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut i = 0;
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0100_0000_01b3);
+        i += 1;
+    }
+    hash
+}
+
+/// What a kernel does with a parameter; dependencies between tasks follow from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Tag {
+    /// Reads.
+    Input,
+    /// Writes.
+    Output,
+    /// Reads and writes.
+    InOut,
+    /// Reads and writes on every member of a domain, ordered by signals inside the kernel.
+    Shared,
+    /// A value; no memory.
+    Value,
+}
+
+/// One parameter of a kernel, as its signature says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name in the source.
+    pub name: &'static str,
+    /// What the kernel does with it.
+    pub tag: Tag,
+}
+
+/// An argument as it travels to the chip that runs the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Arg {
+    /// A region of this chip's own memory, or of its own window.
+    Memory(Span),
+    /// A region of a window, with the way to every peer.
+    Window(Span),
+    /// Signal cells.
+    Signals(Signals),
+    /// A barrier.
+    Barrier(Barrier),
+    /// A number or a name, in 64 bits.
+    Value(Value),
+}
+
+impl Arg {
+    fn describe(&self) -> String {
+        match self {
+            Arg::Memory(span) => format!("a region of {} {}", span.len, span.dtype),
+            Arg::Window(span) => format!("a window buffer of {} {}", span.len, span.dtype),
+            Arg::Signals(_) => "signals".into(),
+            Arg::Barrier(_) => "a barrier".into(),
+            Arg::Value(value) => format!("{value:?}"),
+        }
+    }
+
+    /// The segment it lies in, if it is memory.
+    #[must_use]
+    pub fn segment(&self) -> Option<Segment> {
+        match self {
+            Arg::Memory(span) | Arg::Window(span) => Some(span.segment),
+            Arg::Signals(signals) => Some(signals.segment),
+            Arg::Barrier(barrier) => Some(barrier.signals().segment),
+            Arg::Value(_) => None,
+        }
+    }
+
+    /// The dtype of its elements, if it has any.
+    #[must_use]
+    pub fn dtype(&self) -> Option<Dtype> {
+        match self {
+            Arg::Memory(span) | Arg::Window(span) => Some(span.dtype),
+            _ => None,
+        }
+    }
+}
+
+/// A scalar argument.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Value {
+    /// Any unsigned integer, a rank, a choice.
+    U64(u64),
+    /// Any signed integer.
+    I64(i64),
+    /// Any float.
+    F64(f64),
+    /// Yes or no.
+    Bool(bool),
+    /// A reduction operator.
+    Op(ReduceOp),
+}
+
+/// A type that a kernel may have as a parameter.
+pub trait Parameter: Sized {
+    /// What the kernel does with it.
+    const TAG: Tag;
+    /// The type's name as part of the signature.
+    fn type_name() -> String;
+    /// From what travelled.
+    ///
+    /// # Errors
+    /// What was expected, if `arg` is something else.
+    fn from_arg(arg: &Arg) -> Result<Self, String>;
+}
+
+/// Decodes argument `index` of a kernel; used by `#[kernel]`.
+///
+/// # Errors
+/// [`Error::BadArgument`] if it is missing or of another type.
+pub fn decode<P: Parameter>(
+    kernel: &'static str,
+    args: &[Arg],
+    index: usize,
+    name: &'static str,
+) -> crate::Result<P> {
+    let bad = |expected: String, got: String| Error::BadArgument {
+        kernel: kernel.into(),
+        index,
+        name: name.into(),
+        expected,
+        got,
+    };
+    let arg = args
+        .get(index)
+        .ok_or_else(|| bad(P::type_name(), "nothing".into()))?;
+    P::from_arg(arg).map_err(|expected| bad(expected, arg.describe()))
+}
+
+macro_rules! region_parameter {
+    ($access:ident, $tag:ident, $variant:ident, $name:literal) => {
+        impl<T: Element> Parameter for Region<T, $access> {
+            const TAG: Tag = Tag::$tag;
+            fn type_name() -> String {
+                format!(concat!($name, "<{}>"), T::DTYPE)
+            }
+            fn from_arg(arg: &Arg) -> Result<Self, String> {
+                match arg {
+                    Arg::$variant(span) => Region::from_span(*span).map_err(|_| Self::type_name()),
+                    _ => Err(Self::type_name()),
+                }
+            }
+        }
+    };
+}
+region_parameter!(Read, Input, Memory, "In");
+region_parameter!(Write, Output, Memory, "Out");
+region_parameter!(ReadWrite, InOut, Memory, "InOut");
+region_parameter!(Window, Shared, Window, "Shared");
+
+macro_rules! plain_parameter {
+    ($($t:ty, $tag:ident, $name:literal, $pattern:pat => $value:expr;)*) => {$(
+        impl Parameter for $t {
+            const TAG: Tag = Tag::$tag;
+            fn type_name() -> String {
+                $name.into()
+            }
+            fn from_arg(arg: &Arg) -> Result<Self, String> {
+                match *arg {
+                    $pattern => $value,
+                    _ => None,
+                }
+                .ok_or_else(Self::type_name)
+            }
+        }
+    )*};
+}
+plain_parameter! {
+    Signals, Shared, "Signals", Arg::Signals(signals) => Some(signals);
+    Barrier, Shared, "Barrier", Arg::Barrier(barrier) => Some(barrier);
+    u64, Value, "u64", Arg::Value(Value::U64(v)) => Some(v);
+    u32, Value, "u32", Arg::Value(Value::U64(v)) => u32::try_from(v).ok();
+    usize, Value, "usize", Arg::Value(Value::U64(v)) => usize::try_from(v).ok();
+    i64, Value, "i64", Arg::Value(Value::I64(v)) => Some(v);
+    i32, Value, "i32", Arg::Value(Value::I64(v)) => i32::try_from(v).ok();
+    f64, Value, "f64", Arg::Value(Value::F64(v)) => Some(v);
+    bool, Value, "bool", Arg::Value(Value::Bool(v)) => Some(v);
+    Rank, Value, "Rank", Arg::Value(Value::U64(v)) => u32::try_from(v).ok().map(Rank);
+    ReduceOp, Value, "ReduceOp", Arg::Value(Value::Op(op)) => Some(op);
+}
+
+macro_rules! value_from {
+    ($($t:ty => $variant:ident($convert:expr);)*) => {$(
+        impl From<$t> for Value {
+            fn from(value: $t) -> Value {
+                Value::$variant($convert(value))
+            }
+        }
+    )*};
+}
+value_from! {
+    u64 => U64(|v| v);
+    u32 => U64(u64::from);
+    usize => U64(|v| v as u64);
+    i64 => I64(|v| v);
+    i32 => I64(i64::from);
+    f64 => F64(|v| v);
+    bool => Bool(|v| v);
+    Rank => U64(|Rank(v)| u64::from(v));
+    ReduceOp => Op(|v| v);
+}
+
+/// Something a host program can pass where a kernel has a parameter of type `P`.
+pub trait Argument<P> {
+    /// What travels. Ranks are filled in when the task is submitted to a chip.
+    fn to_arg(&self) -> Arg;
+}
+
+impl<P: Parameter + Copy + Into<Value>> Argument<P> for P {
+    fn to_arg(&self) -> Arg {
+        Arg::Value((*self).into())
+    }
+}
+
+/// A kernel with its arguments, ready to be submitted. Made by the `task` function that `#[kernel]`
+/// writes beside each kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Which kernel.
+    pub kernel: KernelId,
+    /// What it does with each argument.
+    pub params: &'static [Param],
+    /// The arguments, one per parameter.
+    pub args: Vec<Arg>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_or_wrong_argument_is_named() {
+        let args = [Arg::Value(Value::Bool(true))];
+        let error = decode::<u32>("scale", &args, 0, "factor").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "argument 0 (`factor`) of kernel `scale`: expected u32, got Bool(true)"
+        );
+        let error = decode::<bool>("scale", &args, 1, "flag").unwrap_err();
+        assert!(error.to_string().ends_with("expected bool, got nothing"));
+        assert_eq!(decode::<bool>("scale", &args, 0, "flag"), Ok(true));
+    }
+
+    #[test]
+    fn a_number_too_large_for_its_parameter_is_refused() {
+        let args = [Arg::Value(Value::U64(1 << 40))];
+        assert!(decode::<u32>("k", &args, 0, "n").is_err());
+        assert_eq!(decode::<u64>("k", &args, 0, "n"), Ok(1 << 40));
+    }
+}

@@ -1,0 +1,2 @@
+//! The `#[kernel]` attribute.
+#![forbid(unsafe_code)]

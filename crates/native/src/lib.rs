@@ -1,0 +1,1 @@
+//! One host: sealed shared memory, signals, mailboxes, chip processes.

@@ -1,0 +1,2 @@
+//! Workers, domains and orchestration.
+#![forbid(unsafe_code)]
