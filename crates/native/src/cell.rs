@@ -1,0 +1,243 @@
+//! The signal cell: a counter in shared memory that can be waited for.
+//!
+//! A cell is the only thing that ringwork ever waits on: signals of kernels, the ends of a mailbox ring
+//! and the host's bell are all cells. Waiting is polite: spin for a moment, then yield, then sleep.
+//!
+//! # Invariants
+//! - **CELL-1 (publication).** What was written before a change of the value is visible to whoever saw
+//!   the new value.
+//! - **CELL-2 (no lost wake-up).** A change is either seen by a waiter before it sleeps, or wakes it.
+//!   The waiter says that it is about to sleep, then looks again; the writer changes the value, then
+//!   looks for sleepers. One of the two must see the other.
+//! - **CELL-3 (every wait ends).** Exits are looked at between saying and sleeping, and whoever raises
+//!   an exit rouses the cell afterwards, so they are noticed under the same rule as CELL-2.
+
+use crate::sync::{AtomicI32, AtomicU32, Futex, Ordering, store_load_barrier};
+use std::time::{Duration, Instant};
+
+/// A counter that can be waited for. All zero is a valid, fresh cell.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Cell {
+    /// What `notify` changes and `wait` compares.
+    value: AtomicI32,
+    /// How many waiters are asleep or about to be.
+    parked: AtomicU32,
+    /// What they sleep on: changed by every wake-up, so that no wake-up comes too early to count.
+    futex: Futex,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(std::mem::size_of::<Cell>() as u64 == ringwork_isa::SIGNAL_STRIDE_BYTES);
+
+/// How long to look before sleeping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Look again and again for this long; right when every rank has a core of its own.
+    pub spin: Duration,
+    /// Then give the core away this many times, looking in between.
+    pub yields: u32,
+}
+
+impl Patience {
+    /// For `runners` processes that share `cores` cores.
+    ///
+    /// Waking a sleeper on another core costs tens of microseconds, so where cores are free it pays to
+    /// spin that long; where they are not, the one that is waited for needs the core.
+    #[must_use]
+    pub fn for_sharing(runners: usize, cores: usize) -> Patience {
+        if runners <= cores {
+            Patience { spin: Duration::from_micros(20), yields: 4 }
+        } else {
+            Patience { spin: Duration::from_micros(1), yields: 16 }
+        }
+    }
+}
+
+/// Why a wait ended without being satisfied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended<E> {
+    /// An exit was raised.
+    Exit(E),
+    /// The deadline passed.
+    Deadline,
+}
+
+impl Cell {
+    /// The value now. Acquires (CELL-1).
+    #[inline]
+    pub fn load(&self) -> i32 {
+        // SYNC: pairs with the release in `add` and `set`.
+        self.value.load(Ordering::Acquire)
+    }
+
+    /// Adds, wrapping, and wakes whoever waits. Releases (CELL-1). Any number of writers.
+    #[inline]
+    pub fn add(&self, amount: i32) {
+        // SYNC: pairs with the acquire in `load` (CELL-1), and with `parked` in `sleep` (CELL-2).
+        self.value.fetch_add(amount, Ordering::SeqCst);
+        self.rouse();
+    }
+
+    /// Stores and wakes whoever waits. Releases (CELL-1). For cells with one writer.
+    #[inline]
+    pub fn set(&self, value: i32) {
+        // SYNC: pairs with the acquire in `load` (CELL-1), and with `parked` in `sleep` (CELL-2).
+        self.value.swap(value, Ordering::SeqCst);
+        self.rouse();
+    }
+
+    /// Makes every waiter look again, at the value and at its exits.
+    #[inline]
+    pub fn rouse(&self) {
+        store_load_barrier();
+        if self.parked.load(Ordering::SeqCst) != 0 {
+            self.futex.unpark_all();
+        }
+    }
+
+    /// Back to a fresh cell. Only while nobody waits and nobody notifies.
+    pub fn reset(&self) {
+        self.value.store(0, Ordering::SeqCst);
+    }
+
+    /// Waits until `satisfied(value)`, and returns the value.
+    ///
+    /// `exit` is asked whether to give up; whoever makes it say so must call [`rouse`](Cell::rouse)
+    /// afterwards. `deadline` bounds the wait in any case.
+    ///
+    /// # Errors
+    /// [`Ended`]: what ended the wait instead.
+    #[inline]
+    pub fn wait<E>(
+        &self,
+        patience: Patience,
+        deadline: Option<Instant>,
+        satisfied: impl Fn(i32) -> bool,
+        exit: impl Fn() -> Option<E>,
+    ) -> Result<i32, Ended<E>> {
+        let value = self.load();
+        if satisfied(value) {
+            return Ok(value);
+        }
+        self.wait_long(patience, deadline, &satisfied, &exit)
+    }
+
+    #[cold]
+    fn wait_long<E>(
+        &self,
+        patience: Patience,
+        deadline: Option<Instant>,
+        satisfied: &dyn Fn(i32) -> bool,
+        exit: &dyn Fn() -> Option<E>,
+    ) -> Result<i32, Ended<E>> {
+        let look = || {
+            let value = self.load();
+            if satisfied(value) {
+                return Some(Ok(value));
+            }
+            exit().map(|why| Err(Ended::Exit(why)))
+        };
+        #[cfg(not(loom))]
+        {
+            let start = Instant::now();
+            while start.elapsed() < patience.spin {
+                // The clock costs as much as a hop between cores: look many times for each reading.
+                for _ in 0..SPINS_PER_CLOCK {
+                    if let Some(end) = look() {
+                        return end;
+                    }
+                    std::hint::spin_loop();
+                }
+            }
+            for _ in 0..patience.yields {
+                if let Some(end) = look() {
+                    return end;
+                }
+                std::thread::yield_now();
+            }
+        }
+        #[cfg(loom)]
+        let _ = patience;
+        self.sleep(deadline, &look)
+    }
+
+    fn sleep<E>(
+        &self,
+        deadline: Option<Instant>,
+        look: &dyn Fn() -> Option<Result<i32, Ended<E>>>,
+    ) -> Result<i32, Ended<E>> {
+        // SYNC: pairs with the change of `value` before `rouse` (CELL-2).
+        self.parked.fetch_add(1, Ordering::SeqCst);
+        let end = loop {
+            let ticket = self.futex.ticket();
+            store_load_barrier();
+            if let Some(end) = look() {
+                break end;
+            }
+            let at_most = match deadline {
+                None => LONGEST_SLEEP,
+                Some(deadline) => match deadline.checked_duration_since(Instant::now()) {
+                    None => break Err(Ended::Deadline),
+                    Some(left) => left.min(LONGEST_SLEEP),
+                },
+            };
+            self.futex.park(ticket, at_most);
+        };
+        self.parked.fetch_sub(1, Ordering::SeqCst);
+        end
+    }
+}
+
+/// Looks at the value between two readings of the clock.
+#[cfg(not(loom))]
+const SPINS_PER_CLOCK: u32 = 32;
+
+/// A sleeper wakes at least this often. Nothing depends on it; it only bounds what a bug of ours costs.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    const IMPATIENT: Patience = Patience { spin: Duration::ZERO, yields: 0 };
+
+    #[test]
+    fn a_waiter_sees_what_was_written_before_the_change() {
+        let shared = Arc::new((Cell::default(), AtomicI32::new(0)));
+        let other = shared.clone();
+        let waiter = std::thread::spawn(move || {
+            other.0.wait(IMPATIENT, None, |value| value >= 3, || None::<()>).unwrap();
+            other.1.load(Ordering::Relaxed)
+        });
+        shared.1.store(7, Ordering::Relaxed);
+        for _ in 0..3 {
+            shared.0.add(1);
+        }
+        assert_eq!(waiter.join().unwrap(), 7);
+    }
+
+    #[test]
+    fn a_raised_exit_ends_a_sleep() {
+        let shared = Arc::new((Cell::default(), AtomicBool::new(false)));
+        let other = shared.clone();
+        let waiter = std::thread::spawn(move || {
+            let exit = || other.1.load(Ordering::SeqCst).then_some("stop");
+            other.0.wait(IMPATIENT, None, |value| value > 0, exit)
+        });
+        shared.1.store(true, Ordering::SeqCst);
+        shared.0.rouse();
+        assert_eq!(waiter.join().unwrap(), Err(Ended::Exit("stop")));
+    }
+
+    #[test]
+    fn a_deadline_ends_a_sleep() {
+        let cell = Cell::default();
+        let soon = Instant::now() + Duration::from_millis(5);
+        let ended = cell.wait(IMPATIENT, Some(soon), |value| value > 0, || None::<()>);
+        assert_eq!(ended, Err(Ended::Deadline));
+        assert!(Instant::now() >= soon);
+    }
+}

@@ -1,0 +1,86 @@
+//! What can go wrong between a host program and its chips.
+
+use ringwork_isa::{Device, Segment};
+use std::io;
+
+/// The result of an operation of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation of this crate failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The machine has less memory free than is asked for.
+    #[error("{what} needs {need_bytes} bytes of memory and {have_bytes} are free; ask for less or free some")]
+    OutOfMemory {
+        /// What the memory was for.
+        what: String,
+        /// Bytes asked for.
+        need_bytes: u64,
+        /// Bytes that are free.
+        have_bytes: u64,
+    },
+    /// The operating system said no.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Shared memory, a mailbox or a bootstrap message holds something impossible.
+    #[error(transparent)]
+    Invalid(#[from] ringwork_isa::Error),
+    /// A message that cannot be decoded.
+    #[error("a message of {len} bytes from {from} cannot be decoded ({why}); both sides must be the same build")]
+    BadMessage {
+        /// Who sent it.
+        from: String,
+        /// Its length.
+        len: usize,
+        /// What the decoder said.
+        why: String,
+    },
+    /// The other side is gone.
+    #[error("{who} is gone: {cause}")]
+    Gone {
+        /// Who.
+        who: String,
+        /// How it ended.
+        cause: String,
+    },
+    /// Nothing happened in time.
+    #[error("{what} took longer than {limit_ms} ms")]
+    Deadline {
+        /// What was waited for.
+        what: String,
+        /// The limit.
+        limit_ms: u128,
+    },
+    /// A chip did not come up.
+    #[error("chip {device} bootstrap failed at \"{step}\": {cause}")]
+    Bootstrap {
+        /// Which chip.
+        device: Device,
+        /// At which step.
+        step: String,
+        /// Its own words, or how it died.
+        cause: String,
+    },
+    /// A handle to memory that a chip does not have.
+    #[error("segment {segment} is not mapped on chip {device}; the handle is stale or belongs to another chip")]
+    NoSegment {
+        /// The segment.
+        segment: Segment,
+        /// The chip.
+        device: Device,
+    },
+}
+
+impl Error {
+    /// For `map_err`: the system said no while doing this.
+    pub(crate) fn system<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Error {
+        let doing = doing.into();
+        move |source| Error::System { doing, source: source.into() }
+    }
+}

@@ -1,0 +1,418 @@
+//! Segments: pieces of shared memory with a header that says what they are.
+//!
+//! A segment is either *private*, one allocation on one chip that only its host also sees, or the
+//! *windows* of a domain: for each rank the same number of signal cells followed by the same bytes of data.
+//!
+//! ```text
+//! page 0                      rank 0                          rank 1
+//! | header | alarm, reason |  | signal cells | buffers ... |  | signal cells | buffers ... |
+//! 0                           4096                            4096 + stride
+//! ```
+//!
+//! # Invariants
+//! - **SEG-1 (checked).** A process attaches only if every header field is what it was told to expect.
+//! - **SEG-2 (fresh).** A segment is zeroed and its header complete before any other process can reach it.
+//! - **SEG-3 (data is data).** Regions resolve to buffer bytes only, signals to cell bytes only.
+//! - **SEG-4 (one alarm).** The alarm goes from quiet to raised once; whoever raises it claims it first,
+//!   writes the reason, then publishes, then rouses every cell. It is cleared only while no task runs.
+
+use crate::cell::Cell;
+use crate::error::{Error, Result};
+use crate::memory::{MAX_BYTES, Memory, PAGE_BYTES, create_sealed};
+use ringwork_isa::{MAX_RANKS, Rank, SIGNAL_STRIDE_BYTES, Segment, Signal, Span, signature_hash};
+use serde::{Deserialize, Serialize};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a segment is. Travels to a chip beside the descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// Its number.
+    pub segment: Segment,
+    /// Ranks with a window in it; 0 if it is private memory.
+    pub ranks: u32,
+    /// Signal cells per rank.
+    pub signals: u32,
+    /// Bytes per rank, cells included.
+    pub stride: u64,
+    /// A number that no other segment has.
+    pub nonce: u64,
+}
+
+/// The most signal cells a rank may have.
+pub const MAX_SIGNALS: u32 = 1 << 16;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"RINGWORK");
+const LAYOUT: u64 = signature_hash("magic layout nonce segment ranks signals stride alarm reason; v1");
+
+/// Offsets of the words in page 0.
+mod at {
+    pub(super) const MAGIC: u64 = 0;
+    pub(super) const LAYOUT: u64 = 8;
+    pub(super) const NONCE: u64 = 16;
+    pub(super) const SEGMENT: u64 = 24;
+    pub(super) const RANKS: u64 = 32;
+    pub(super) const SIGNALS: u64 = 40;
+    pub(super) const STRIDE: u64 = 48;
+    pub(super) const ALARM: u64 = 128;
+    pub(super) const ALARM_RANK: u64 = 136;
+    pub(super) const REASON_LEN: u64 = 144;
+    pub(super) const REASON: u64 = 256;
+}
+const REASON_BYTES: u64 = PAGE_BYTES - at::REASON;
+
+const QUIET: u64 = 0;
+const CLAIMED: u64 = 1;
+const RAISED: u64 = 2;
+
+impl Layout {
+    /// The windows of a domain: `signals` cells and `data_bytes` for each rank.
+    ///
+    /// # Errors
+    /// If a number is beyond what can be.
+    pub fn windows(segment: Segment, ranks: u32, signals: u32, data_bytes: u64) -> Result<Layout> {
+        let stride = page_align(data_bytes.saturating_add(u64::from(signals) * SIGNAL_STRIDE_BYTES));
+        Layout { segment, ranks, signals, stride, nonce: fresh_nonce() }.checked()
+    }
+
+    /// Private memory of one chip.
+    ///
+    /// # Errors
+    /// If it is larger than can be.
+    pub fn private(segment: Segment, data_bytes: u64) -> Result<Layout> {
+        Layout { segment, ranks: 0, signals: 0, stride: page_align(data_bytes), nonce: fresh_nonce() }.checked()
+    }
+
+    /// Refuses numbers that cannot be, wherever they come from.
+    fn checked(self) -> Result<Layout> {
+        let field = |name, got: u64, wanted: String| {
+            Err(Error::Invalid(ringwork_isa::Error::corrupt("a segment's layout", name, got, wanted)))
+        };
+        if self.ranks > MAX_RANKS {
+            return field("ranks", self.ranks.into(), format!("at most {MAX_RANKS}"));
+        }
+        if self.signals > MAX_SIGNALS {
+            return field("signals", self.signals.into(), format!("at most {MAX_SIGNALS}"));
+        }
+        if !self.stride.is_multiple_of(PAGE_BYTES)
+            || self.stride > MAX_BYTES / u64::from(MAX_RANKS)
+            || self.stride < u64::from(self.signals) * SIGNAL_STRIDE_BYTES
+        {
+            let limit = MAX_BYTES / u64::from(MAX_RANKS);
+            return field("stride", self.stride, format!("whole pages, the cells inside, at most {limit}"));
+        }
+        Ok(self)
+    }
+
+    /// All of its bytes, header included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        PAGE_BYTES + self.stride * u64::from(self.ranks.max(1))
+    }
+
+    /// Byte offset of the data of rank 0; signal cells come before it.
+    #[must_use]
+    pub fn data_offset(&self) -> u64 {
+        PAGE_BYTES + u64::from(self.signals) * SIGNAL_STRIDE_BYTES
+    }
+
+    /// Bytes of data per rank.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        self.stride - u64::from(self.signals) * SIGNAL_STRIDE_BYTES
+    }
+
+    fn words(&self) -> [(u64, &'static str, u64); 7] {
+        [
+            (at::MAGIC, "magic", MAGIC),
+            (at::LAYOUT, "layout", LAYOUT),
+            (at::NONCE, "nonce", self.nonce),
+            (at::SEGMENT, "segment", self.segment.0.into()),
+            (at::RANKS, "ranks", self.ranks.into()),
+            (at::SIGNALS, "signals", self.signals.into()),
+            (at::STRIDE, "stride", self.stride),
+        ]
+    }
+}
+
+fn page_align(bytes: u64) -> u64 {
+    bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
+}
+
+fn fresh_nonce() -> u64 {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    u64::from(std::process::id()) << 32 ^ count
+}
+
+/// An attached segment.
+#[derive(Debug)]
+pub struct Attached {
+    layout: Layout,
+    memory: Memory,
+    fd: Option<OwnedFd>,
+}
+
+/// Why a domain must not be waited in any longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alarm {
+    /// The member that died; `None` if the domain was aborted.
+    pub dead: Option<Rank>,
+    /// How it died, or why it was aborted.
+    pub reason: String,
+}
+
+impl Attached {
+    /// Makes a segment that other processes can be given (SEG-2).
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn create(what: &str, layout: Layout) -> Result<Attached> {
+        let fd = create_sealed(what, layout.bytes())?;
+        let memory = Memory::map(&fd, layout.bytes())?;
+        Ok(Attached { layout, memory, fd: Some(fd) }.with_header())
+    }
+
+    /// Makes a segment on the heap, for threads of this process.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn on_heap(layout: Layout) -> Result<Attached> {
+        Ok(Attached { layout, memory: Memory::heap(layout.bytes())?, fd: None }.with_header())
+    }
+
+    /// Attaches to a segment that another process made (SEG-1).
+    ///
+    /// # Errors
+    /// Names the field that is not what `layout` says.
+    pub fn open(fd: OwnedFd, layout: Layout) -> Result<Attached> {
+        let layout = layout.checked()?;
+        let attached = Attached { layout, memory: Memory::map(&fd, layout.bytes())?, fd: None };
+        attached.check_header()?;
+        Ok(attached)
+    }
+
+    fn with_header(self) -> Attached {
+        for (offset, _, value) in self.layout.words() {
+            self.header_word(offset).store(value, Ordering::Release);
+        }
+        self
+    }
+
+    fn check_header(&self) -> Result<()> {
+        for (offset, name, wanted) in self.layout.words() {
+            let got = self.header_word(offset).load(Ordering::Acquire);
+            if got != wanted {
+                let what = format!("the header of segment {}", self.layout.segment);
+                return Err(ringwork_isa::Error::corrupt(what, name, format!("{got:#x}"), format!("{wanted:#x}")).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A word of page 0. Every segment has a page 0, and the offsets are constants inside it.
+    fn header_word(&self, offset: u64) -> &AtomicU64 {
+        self.memory.word(offset).expect("header words lie in page 0")
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The descriptor to hand to another process; only the maker has one.
+    #[must_use]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The memory of a region, if it is buffer bytes of this segment (SEG-3).
+    #[must_use]
+    pub fn resolve(&self, span: &Span) -> Option<*mut u8> {
+        let range = span.byte_range()?;
+        let rank = u64::from(span.rank.0);
+        if self.layout.ranks != 0 && span.rank.0 >= self.layout.ranks || self.layout.ranks == 0 && rank != 0 {
+            return None;
+        }
+        let data = self.layout.data_offset() + rank * self.layout.stride;
+        if range.start < data || range.end > data + self.layout.data_bytes() {
+            return None;
+        }
+        self.memory.pointer(range.start, range.end - range.start, span.dtype.bytes())
+    }
+
+    /// The cell of a signal, if it is one of this segment's (SEG-3).
+    #[must_use]
+    pub fn signal(&self, signal: &Signal) -> Option<&Cell> {
+        let offset = signal.offset()?;
+        let in_window = offset.checked_sub(PAGE_BYTES)? % self.layout.stride;
+        let cells = u64::from(self.layout.signals) * SIGNAL_STRIDE_BYTES;
+        if signal.rank().0 >= self.layout.ranks || in_window >= cells {
+            return None;
+        }
+        self.memory.cell(offset)
+    }
+
+    /// Copies bytes of a rank's data in or out; false if they are not all inside.
+    fn data_offset(&self, rank: Rank, offset: u64, bytes: u64) -> Option<u64> {
+        if rank.0 >= self.layout.ranks.max(1) || offset.checked_add(bytes)? > self.layout.data_bytes() {
+            return None;
+        }
+        Some(self.layout.data_offset() + self.layout.stride * u64::from(rank.0) + offset)
+    }
+
+    /// Copies bytes into a rank's data; false, having done nothing, if they do not fit.
+    #[must_use]
+    pub fn write(&self, rank: Rank, offset: u64, bytes: &[u8]) -> bool {
+        self.data_offset(rank, offset, bytes.len() as u64).is_some_and(|at| self.memory.write(at, bytes))
+    }
+
+    /// Copies bytes out of a rank's data; false, having done nothing, if they are not all there.
+    #[must_use]
+    pub fn read(&self, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool {
+        self.data_offset(rank, offset, bytes.len() as u64).is_some_and(|at| self.memory.read(at, bytes))
+    }
+
+    /// Ends every wait in this domain, now and later, with `alarm`. The first alarm stays.
+    pub fn raise(&self, alarm: &Alarm) {
+        let word = self.header_word(at::ALARM);
+        if word.compare_exchange(QUIET, CLAIMED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return;
+        }
+        let dead = alarm.dead.map_or(u64::MAX, |rank| rank.0.into());
+        self.header_word(at::ALARM_RANK).store(dead, Ordering::Relaxed);
+        let reason = truncated(&alarm.reason, REASON_BYTES as usize);
+        self.header_word(at::REASON_LEN).store(reason.len() as u64, Ordering::Relaxed);
+        let _ = self.memory.write(at::REASON, reason.as_bytes());
+        // SYNC: publishes the reason; pairs with the load in `alarm` (SEG-4).
+        word.store(RAISED, Ordering::SeqCst);
+        for cell in self.cells() {
+            cell.rouse();
+        }
+    }
+
+    /// Whether waits must end: one load, for the inside of wait loops.
+    #[inline]
+    #[must_use]
+    pub fn alarmed(&self) -> bool {
+        // SYNC: pairs with the store in `raise` (SEG-4).
+        self.header_word(at::ALARM).load(Ordering::SeqCst) == RAISED
+    }
+
+    /// The alarm, if one was raised. What it says is validated, not trusted.
+    #[must_use]
+    pub fn alarm(&self) -> Option<Alarm> {
+        if !self.alarmed() {
+            return None;
+        }
+        let dead = u32::try_from(self.header_word(at::ALARM_RANK).load(Ordering::Relaxed)).ok();
+        let len = self.header_word(at::REASON_LEN).load(Ordering::Relaxed).min(REASON_BYTES);
+        let mut reason = vec![0; usize::try_from(len).unwrap_or(0)];
+        let _ = self.memory.read(at::REASON, &mut reason);
+        let reason = String::from_utf8_lossy(&reason).into_owned();
+        Some(Alarm { dead: dead.map(Rank).filter(|rank| rank.0 < self.layout.ranks), reason })
+    }
+
+    /// Back to a fresh domain: signals at zero, no alarm; data stays. Only while no task uses it.
+    pub fn reset(&self) {
+        for cell in self.cells() {
+            cell.reset();
+        }
+        self.header_word(at::ALARM).store(QUIET, Ordering::SeqCst);
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Cell> {
+        let Layout { ranks, signals, stride, .. } = self.layout;
+        (0..u64::from(ranks)).flat_map(move |rank| {
+            let first = PAGE_BYTES + rank * stride;
+            (0..u64::from(signals)).filter_map(move |i| self.memory.cell(first + i * SIGNAL_STRIDE_BYTES))
+        })
+    }
+}
+
+/// The longest prefix of at most `bytes` bytes that is still whole characters.
+pub(crate) fn truncated(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use ringwork_isa::{Dtype, Signals};
+
+    fn heap() -> Attached {
+        Attached::on_heap(Layout::windows(Segment(3), 2, 2, 64).unwrap()).unwrap()
+    }
+
+    fn span(base: u64, rank: u32, len: u64) -> Span {
+        let stride = heap().layout().stride;
+        Span { segment: Segment(3), base, stride, me: Rank(0), rank: Rank(rank), ranks: 2, dtype: Dtype::F32, start: 0, len }
+    }
+
+    #[test]
+    fn regions_reach_data_and_nothing_else() {
+        let segment = heap();
+        let data = segment.layout().data_offset();
+        assert!(segment.resolve(&span(data, 0, 16)).is_some());
+        assert!(segment.resolve(&span(data, 1, 16)).is_some());
+        assert!(segment.resolve(&span(data, 2, 16)).is_none(), "no such rank");
+        assert!(segment.resolve(&span(data - 128, 0, 1)).is_none(), "a signal cell");
+        assert!(segment.resolve(&span(0, 0, 1)).is_none(), "the header");
+        assert!(segment.resolve(&span(data, 0, 4096)).is_none(), "the next rank's window");
+        assert!(segment.resolve(&span(data + 1, 0, 1)).is_none(), "misaligned");
+    }
+
+    #[test]
+    fn signals_reach_cells_and_nothing_else() {
+        let segment = heap();
+        let row = |base| Signals { segment: Segment(3), base, stride: segment.layout().stride, count: 8, me: Rank(0), ranks: 2 };
+        assert!(segment.signal(&row(PAGE_BYTES).at(1).unwrap()).is_some());
+        assert!(segment.signal(&row(PAGE_BYTES).at(1).unwrap().on(Rank(1)).unwrap()).is_some());
+        assert!(segment.signal(&row(PAGE_BYTES).at(2).unwrap()).is_none(), "a buffer");
+        assert!(segment.signal(&row(0).at(0).unwrap()).is_none(), "the header");
+    }
+
+    #[test]
+    fn the_first_alarm_stays_until_reset() {
+        let segment = heap();
+        assert_eq!(segment.alarm(), None);
+        let first = Alarm { dead: Some(Rank(1)), reason: "killed by SIGKILL".into() };
+        segment.raise(&first);
+        segment.raise(&Alarm { dead: None, reason: "later".into() });
+        assert_eq!(segment.alarm(), Some(first));
+        segment.reset();
+        assert_eq!(segment.alarm(), None);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "memfd does not exist under Miri")]
+    fn attaching_to_another_segment_than_announced_names_the_field() {
+        let layout = Layout::windows(Segment(1), 2, 1, 100).unwrap();
+        let made = Attached::create("a test", layout).unwrap();
+        let fd = || made.fd().unwrap().try_clone_to_owned().unwrap();
+        assert!(Attached::open(fd(), layout).is_ok());
+        let other = Layout { nonce: 1, ..layout };
+        assert!(Attached::open(fd(), other).unwrap_err().to_string().contains("`nonce`"));
+        let huge = Layout { stride: u64::MAX - 4095, ..layout };
+        assert!(Attached::open(fd(), huge).unwrap_err().to_string().contains("`stride`"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_handle_however_garbled_reaches_outside(base: u64, stride: u64, rank: u32, ranks: u32, start: u64, len: u64) {
+            let segment = heap();
+            let garbled = Span { base, stride, rank: Rank(rank), ranks, start, len, ..span(0, 0, 0) };
+            if let Some(pointer) = segment.resolve(&garbled) {
+                let origin = segment.memory.pointer(0, 0, 1).unwrap() as usize;
+                let at = pointer as usize - origin;
+                prop_assert!(at as u64 + len * 4 <= segment.memory.len());
+            }
+            let row = Signals { segment: Segment(3), base, stride, count: u32::MAX, me: Rank(0), ranks };
+            if let Ok(signal) = row.at(rank) {
+                let _ = segment.signal(&signal);
+            }
+        }
+    }
+}
