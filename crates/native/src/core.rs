@@ -1,0 +1,301 @@
+//! `NativeCore`: the instruction set on this host's processors and shared memory.
+//!
+//! Nothing suspends: an instruction has happened when its future was polled once, and a wait blocks inside
+//! the poll. The compiler flattens the rest, so a kernel here is what it would be as a plain function.
+
+use crate::activity::{Activity, Doing};
+use crate::arith;
+use crate::cell::{Cell, Ended, Patience};
+use crate::segment::{Alarm, Attached};
+use ringwork_isa::{
+    CanRead, CanWrite, Compare, Core, Device, Element, Error, MAX_RANKS, Notify, ReduceOp, Region, Result,
+    Segment, Signal, Sources, Span, Tile, Waited,
+};
+use std::future::Future;
+use std::panic::Location;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+type At = &'static Location<'static>;
+
+/// A core of this host. Holds the segments that its kernels may touch.
+#[derive(Debug)]
+pub struct NativeCore {
+    device: Device,
+    /// Sorted by number.
+    segments: Vec<(Segment, Arc<Attached>)>,
+    patience: Patience,
+    wait_limit: Duration,
+    activity: Option<Activity>,
+}
+
+/// How a core behaves while it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// How long it looks before it sleeps.
+    pub patience: Patience,
+    /// The longest that any single wait may take.
+    pub limit: Duration,
+}
+
+impl NativeCore {
+    /// A core of `device` that has no memory yet.
+    #[must_use]
+    pub fn new(device: Device, waiting: Waiting) -> NativeCore {
+        let Waiting { patience, limit } = waiting;
+        NativeCore { device, segments: Vec::new(), patience, wait_limit: limit, activity: None }
+    }
+
+    pub(crate) fn with_activity(self, activity: Activity) -> NativeCore {
+        NativeCore { activity: Some(activity), ..self }
+    }
+
+    /// Lets kernels on this core use a segment.
+    pub fn attach(&mut self, segment: Arc<Attached>) {
+        let id = segment.layout().segment;
+        match self.segments.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => self.segments[at].1 = segment,
+            Err(at) => self.segments.insert(at, (id, segment)),
+        }
+    }
+
+    /// Forgets a segment; returns whether it was there.
+    pub fn detach(&mut self, segment: Segment) -> bool {
+        let found = self.segments.binary_search_by_key(&segment, |(id, _)| *id);
+        found.map(|at| self.segments.remove(at)).is_ok()
+    }
+
+    /// Runs a kernel to its end.
+    ///
+    /// # Errors
+    /// The kernel's own; or that it awaited something that is not an instruction.
+    pub fn run(&self, kernel: impl Future<Output = Result<()>>) -> Result<()> {
+        let end = match std::pin::pin!(kernel).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(Error::failed("the kernel awaited something that is not an instruction of its core")),
+        };
+        if let Some(activity) = &self.activity {
+            activity.rest();
+        }
+        end
+    }
+
+    fn say(&self, doing: Doing, at: At) {
+        if let Some(activity) = &self.activity {
+            activity.say(doing, at);
+        }
+    }
+
+    fn segment(&self, id: Segment) -> Option<&Attached> {
+        let at = self.segments.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(&self.segments[at].1)
+    }
+
+    fn resolve(&self, span: &Span, at: At) -> Result<*mut u8> {
+        self.segment(span.segment).and_then(|segment| segment.resolve(span)).ok_or_else(|| {
+            let bytes = span.byte_range().unwrap_or(0..0);
+            Error::NotMapped { segment: span.segment, start: bytes.start, end: bytes.end, site: at.into() }
+        })
+    }
+
+    fn signal(&self, signal: &Signal, at: At) -> Result<(&Attached, &Cell)> {
+        let found = self.segment(signal.segment());
+        found.and_then(|segment| Some((segment, segment.signal(signal)?))).ok_or_else(|| {
+            let start = signal.offset().unwrap_or(0);
+            Error::NotMapped { segment: signal.segment(), start, end: start, site: at.into() }
+        })
+    }
+
+    fn copy_now(&self, dst: Span, src: Span, at: At) -> Result<()> {
+        self.say(Doing::Copy, at);
+        check_length("the source", src.len, dst.len, at)?;
+        let (to, from) = (self.resolve(&dst, at)?, self.resolve(&src, at)?.cast_const());
+        let bytes = span_bytes(&dst);
+        if check_overlap(to, from, bytes, 0, at)? || bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: both were resolved to `bytes` bytes of attached segments, which live as long as self, and
+        // do not overlap. Other processes may write them meanwhile: see `arith`.
+        unsafe { arith::copy(to, from, bytes) };
+        Ok(())
+    }
+
+    fn reduce_now<T: Element>(&self, dst: Span, sources: &impl Sources<T>, op: ReduceOp, at: At) -> Result<()> {
+        self.say(Doing::Reduce, at);
+        let count = sources.count();
+        if count == 0 || count > MAX_RANKS as usize {
+            let message = format!("a reduction takes 1 to {MAX_RANKS} sources, not {count}");
+            return Err(Error::Failed { message, site: at.into() });
+        }
+        let to = self.resolve(&dst, at)?;
+        let mut from = [std::ptr::null(); MAX_RANKS as usize];
+        for (i, slot) in from[..count].iter_mut().enumerate() {
+            let source = sources.source(i);
+            check_length("a source", source.len, dst.len, at)?;
+            *slot = self.resolve(&source, at)?.cast_const();
+            check_overlap(to, *slot, span_bytes(&dst), i, at)?;
+        }
+        // SAFETY: every pointer was resolved to `dst.len` aligned elements of attached segments, which live
+        // as long as self; `to` is one of the sources or overlaps none. Other processes may write them
+        // meanwhile: see `arith`.
+        unsafe { arith::reduce(T::DTYPE, op, to, &from[..count], dst_len(&dst)) };
+        Ok(())
+    }
+
+    fn load_now<T: Element>(&self, src: Span, at: At) -> Result<Tile<T>> {
+        self.say(Doing::Load, at);
+        let from = self.resolve(&src, at)?;
+        let mut values = vec![T::zeroed(); dst_len(&src)];
+        // SAFETY: resolved as in `copy_now`; `values` is private and as long, and any bytes are a valid T.
+        unsafe { arith::copy(values.as_mut_ptr().cast(), from, span_bytes(&src)) };
+        Ok(Tile::new(values))
+    }
+
+    fn store_now<T: Element>(&self, dst: Span, tile: &Tile<T>, at: At) -> Result<()> {
+        self.say(Doing::Store, at);
+        check_length("the tile", tile.values().len() as u64, dst.len, at)?;
+        let to = self.resolve(&dst, at)?;
+        // SAFETY: resolved as in `copy_now`; the tile is private and as long.
+        unsafe { arith::copy(to, tile.values().as_ptr().cast(), span_bytes(&dst)) };
+        Ok(())
+    }
+
+    fn notify_now(&self, signal: Signal, how: Notify, at: At) -> Result<()> {
+        self.say(Doing::Notify, at);
+        let (_, cell) = self.signal(&signal, at)?;
+        match how {
+            Notify::Set(value) => cell.set(value),
+            Notify::Add(amount) => cell.add(amount),
+        }
+        Ok(())
+    }
+
+    fn wait_now(&self, signal: Signal, compare: Compare, operand: i32, at: At) -> Result<i32> {
+        let (segment, cell) = self.signal(&signal, at)?;
+        let value = cell.load();
+        if compare.holds(value, operand) {
+            return Ok(value);
+        }
+        self.say(Doing::Wait, at);
+        let deadline = Instant::now().checked_add(self.wait_limit);
+        let satisfied = |value| compare.holds(value, operand);
+        let exit = || segment.alarmed().then_some(());
+        let ended = match cell.wait(self.patience, deadline, satisfied, exit) {
+            Ok(value) => return Ok(value),
+            Err(ended) => ended,
+        };
+        let waited = Waited {
+            me: signal.holder(),
+            on: signal.rank(),
+            signal: signal.index(),
+            value: cell.load(),
+            compare,
+            needed: operand,
+            site: at.into(),
+        };
+        Err(match (ended, segment.alarm()) {
+            (Ended::Exit(()), Some(Alarm { dead: Some(rank), reason })) => Error::PeerDied { rank, cause: reason, waited },
+            (Ended::Exit(()), Some(Alarm { dead: None, reason })) => Error::Aborted { reason, waited },
+            _ => Error::Deadline { after_ms: u64::try_from(self.wait_limit.as_millis()).unwrap_or(u64::MAX), waited },
+        })
+    }
+}
+
+/// Elements of a span that was resolved, so they fit memory.
+fn dst_len(span: &Span) -> usize {
+    usize::try_from(span.len).unwrap_or(0)
+}
+
+/// Bytes of a span that was resolved, so they fit memory.
+fn span_bytes(span: &Span) -> usize {
+    dst_len(span).saturating_mul(span.dtype.bytes())
+}
+
+fn check_length(what: &'static str, got: u64, wanted: u64, at: At) -> Result<()> {
+    if got == wanted { Ok(()) } else { Err(Error::LengthMismatch { what: what.into(), got, wanted, site: at.into() }) }
+}
+
+/// Whether the two are the same place.
+fn check_overlap(to: *mut u8, from: *const u8, bytes: usize, index: usize, at: At) -> Result<bool> {
+    let (a, b) = (to as usize, from as usize);
+    if a == b || a + bytes <= b || b + bytes <= a {
+        return Ok(a == b);
+    }
+    Err(Error::Overlap { source_index: u32::try_from(index).unwrap_or(u32::MAX), site: at.into() })
+}
+
+impl Core for NativeCore {
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    #[track_caller]
+    fn copy<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        src: Region<T, impl CanRead>,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move { self.copy_now(dst.span(), src.span(), at) }
+    }
+
+    #[track_caller]
+    fn reduce<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        sources: impl Sources<T>,
+        op: ReduceOp,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move { self.reduce_now::<T>(dst.span(), &sources, op, at) }
+    }
+
+    #[track_caller]
+    fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
+        let at = Location::caller();
+        async move { self.load_now(src.span(), at) }
+    }
+
+    #[track_caller]
+    fn store<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        tile: &Tile<T>,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move { self.store_now(dst.span(), tile, at) }
+    }
+
+    #[track_caller]
+    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        let at = Location::caller();
+        self.say(Doing::Vector, at);
+        std::future::ready(a.combine(b, ReduceOp::Sum))
+    }
+
+    #[track_caller]
+    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        let at = Location::caller();
+        self.say(Doing::Vector, at);
+        std::future::ready(a.combine(b, ReduceOp::Prod))
+    }
+
+    #[track_caller]
+    fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move { self.notify_now(signal, how, at) }
+    }
+
+    #[track_caller]
+    fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
+        let at = Location::caller();
+        async move { self.wait_now(signal, compare, operand, at) }
+    }
+
+    #[track_caller]
+    fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
+        let at = Location::caller();
+        async move { Ok(self.signal(&signal, at)?.1.load()) }
+    }
+}
