@@ -12,7 +12,9 @@ use syn::{Error, FnArg, GenericParam, ItemFn, Pat, Result, ReturnType, Type, par
 /// Registers an `async fn` as a kernel. See the crate `ringwork` for an example.
 #[proc_macro_attribute]
 pub fn kernel(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
-    expand(attribute.into(), item.into()).unwrap_or_else(Error::into_compile_error).into()
+    expand(attribute.into(), item.into())
+        .unwrap_or_else(Error::into_compile_error)
+        .into()
 }
 
 /// A parameter after the core.
@@ -36,16 +38,28 @@ fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
 fn check_shape(function: &ItemFn) -> Result<()> {
     let signature = &function.sig;
     if signature.asyncness.is_none() {
-        return Err(Error::new_spanned(signature.fn_token, "a kernel is an `async fn`"));
+        return Err(Error::new_spanned(
+            signature.fn_token,
+            "a kernel is an `async fn`",
+        ));
     }
     if matches!(signature.output, ReturnType::Default) {
-        return Err(Error::new_spanned(&signature.ident, "a kernel returns `ringwork::Result<()>`"));
+        return Err(Error::new_spanned(
+            &signature.ident,
+            "a kernel returns `ringwork::Result<()>`",
+        ));
     }
     let Some(FnArg::Typed(core)) = signature.inputs.first() else {
-        return Err(Error::new_spanned(&signature.ident, "a kernel's first parameter is its core: `core: &C`"));
+        return Err(Error::new_spanned(
+            &signature.ident,
+            "a kernel's first parameter is its core: `core: &C`",
+        ));
     };
     if !matches!(*core.ty, Type::Reference(_)) {
-        return Err(Error::new_spanned(&core.ty, "a kernel takes its core by reference: `core: &C`"));
+        return Err(Error::new_spanned(
+            &core.ty,
+            "a kernel takes its core by reference: `core: &C`",
+        ));
     }
     Ok(())
 }
@@ -54,10 +68,16 @@ fn check_shape(function: &ItemFn) -> Result<()> {
 fn element_generic(function: &ItemFn) -> Result<Option<Ident>> {
     let mut types = function.sig.generics.params.iter().map(|param| match param {
         GenericParam::Type(ty) => Ok(ty.ident.clone()),
-        other => Err(Error::new_spanned(other, "a kernel is generic over its core and at most one element type")),
+        other => Err(Error::new_spanned(
+            other,
+            "a kernel is generic over its core and at most one element type",
+        )),
     });
     let Some(core) = types.next().transpose()? else {
-        return Err(Error::new_spanned(&function.sig.ident, "a kernel is generic over its core: `<C: Core>`"));
+        return Err(Error::new_spanned(
+            &function.sig.ident,
+            "a kernel is generic over its core: `<C: Core>`",
+        ));
     };
     let element = types.next().transpose()?;
     if let Some(third) = types.next() {
@@ -71,7 +91,10 @@ fn element_generic(function: &ItemFn) -> Result<Option<Ident>> {
 fn parameters(function: &ItemFn) -> Result<Vec<Parameter>> {
     let typed = |arg: &FnArg| match arg {
         FnArg::Typed(typed) => match &*typed.pat {
-            Pat::Ident(name) => Ok(Parameter { name: name.ident.clone(), ty: (*typed.ty).clone() }),
+            Pat::Ident(name) => Ok(Parameter {
+                name: name.ident.clone(),
+                ty: (*typed.ty).clone(),
+            }),
             other => Err(Error::new_spanned(other, "a kernel's parameters are plain names")),
         },
         FnArg::Receiver(receiver) => Err(Error::new_spanned(receiver, "a kernel is not a method")),
@@ -96,7 +119,9 @@ fn module(function: &ItemFn, element: Option<&Ident>, parameters: &[Parameter]) 
     let types: Vec<_> = parameters.iter().map(|p| &p.ty).collect();
     let texts: Vec<_> = names.iter().map(ToString::to_string).collect();
     let indices = 0..parameters.len();
-    let signature = parameters.iter().map(|Parameter { name, ty }| format!("{name}: {}", quote! { #ty }));
+    let signature = parameters
+        .iter()
+        .map(|Parameter { name, ty }| format!("{name}: {}", quote! { #ty }));
     let signature = signature.collect::<Vec<_>>().join(", ");
     let doc = format!("The kernel [`{name}`](fn@{name}) as a task.");
     let task_doc = format!("[`{name}`](fn@super::{name}) with its arguments, to be submitted.");
@@ -111,7 +136,10 @@ fn module(function: &ItemFn, element: Option<&Ident>, parameters: &[Parameter]) 
         let Some(element) = element else { return Ok(body) };
         let found = parameters.iter().position(|p| mentions(&p.ty, element));
         let index = found.ok_or_else(|| {
-            Error::new_spanned(element, "no parameter mentions this type, so a task could not tell which it is")
+            Error::new_spanned(
+                element,
+                "no parameter mentions this type, so a task could not tell which it is",
+            )
         })?;
         let text = &texts[index];
         Ok(quote! {

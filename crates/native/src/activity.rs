@@ -35,10 +35,11 @@ pub(crate) enum Doing {
     Vector,
     Notify,
     Wait,
-    Peek,
 }
 
-const NAMES: [&str; 9] = ["idle", "copy", "reduce", "load", "store", "vector", "notify", "wait", "peek"];
+const NAMES: [&str; 8] = [
+    "idle", "copy", "reduce", "load", "store", "vector", "notify", "wait",
+];
 
 /// The chip's side.
 #[derive(Debug)]
@@ -53,14 +54,24 @@ pub(crate) struct Activity {
 impl Activity {
     pub(crate) fn new(memory: Arc<Memory>, base: u64) -> Activity {
         let (count, last) = (Cell::new(0), Cell::new((0, 0)));
-        Activity { memory, base, count, last, lines: RefCell::default() }
+        Activity {
+            memory,
+            base,
+            count,
+            last,
+            lines: RefCell::default(),
+        }
     }
 
     /// Says what is done next, at which line of the kernel.
     pub(crate) fn say(&self, doing: Doing, at: &'static Location<'static>) {
         let key = std::ptr::from_ref(at) as usize;
         let (last_key, last_line) = self.last.get();
-        let line = if key == last_key { last_line } else { self.line(key, at) };
+        let line = if key == last_key {
+            last_line
+        } else {
+            self.line(key, at)
+        };
         self.last.set((key, line));
         self.store(doing, line);
     }
@@ -72,7 +83,10 @@ impl Activity {
 
     fn store(&self, doing: Doing, line: u32) {
         self.count.set(self.count.get() + 1);
-        for (at, value) in [(NOW_AT, u64::from(doing as u32) << 32 | u64::from(line)), (COUNT_AT, self.count.get())] {
+        for (at, value) in [
+            (NOW_AT, u64::from(doing as u32) << 32 | u64::from(line)),
+            (COUNT_AT, self.count.get()),
+        ] {
             if let Some(word) = self.memory.word(self.base + at) {
                 // SYNC: publishes the line's text; pairs with the load in `read_activity`.
                 word.store(value, Ordering::Release);
@@ -94,7 +108,9 @@ impl Activity {
             let mut entry = [0; LINE_BYTES as usize];
             entry[0] = u8::try_from(tail.len()).unwrap_or(0);
             entry[1..=tail.len()].copy_from_slice(tail.as_bytes());
-            let _ = self.memory.write(self.base + LINES_AT + LINE_BYTES * u64::from(next), &entry);
+            let _ = self
+                .memory
+                .write(self.base + LINES_AT + LINE_BYTES * u64::from(next), &entry);
             next
         })
     }
@@ -111,15 +127,26 @@ pub struct LastSeen {
 
 pub(crate) fn read_activity(memory: &Memory, base: u64) -> LastSeen {
     // SYNC: pairs with the stores in `Activity::store`.
-    let load = |at| memory.word(base + at).map_or(0, |word| word.load(Ordering::Acquire));
+    let load = |at| {
+        memory
+            .word(base + at)
+            .map_or(0, |word| word.load(Ordering::Acquire))
+    };
     let (count, now) = (load(COUNT_AT), load(NOW_AT));
-    let doing = usize::try_from(now >> 32).ok().and_then(|i| NAMES.get(i)).unwrap_or(&"something unknown");
+    let doing = usize::try_from(now >> 32)
+        .ok()
+        .and_then(|i| NAMES.get(i))
+        .unwrap_or(&"something unknown");
     let line = u64::from((now as u32).min(LINE_CAPACITY));
     let mut entry = [0; LINE_BYTES as usize];
     let _ = memory.read(base + LINES_AT + LINE_BYTES * line, &mut entry);
     let len = usize::from(entry[0]).min(entry.len() - 1);
     let site = String::from_utf8_lossy(&entry[1..=len]).into_owned();
-    let what = if line == 0 { (*doing).to_owned() } else { format!("{doing} at {}", truncated(&site, 127)) };
+    let what = if line == 0 {
+        (*doing).to_owned()
+    } else {
+        format!("{doing} at {}", truncated(&site, 127))
+    };
     LastSeen { count, what }
 }
 
@@ -132,7 +159,13 @@ mod tests {
     fn the_host_reads_the_instruction_and_the_line() {
         let memory = Arc::new(Memory::heap(ACTIVITY_BYTES).unwrap());
         let activity = Activity::new(memory.clone(), 0);
-        assert_eq!(read_activity(&memory, 0), LastSeen { count: 0, what: "idle".into() });
+        assert_eq!(
+            read_activity(&memory, 0),
+            LastSeen {
+                count: 0,
+                what: "idle".into()
+            }
+        );
         let here = Location::caller();
         activity.say(Doing::Wait, here);
         activity.say(Doing::Copy, here);

@@ -47,9 +47,15 @@ impl Patience {
     #[must_use]
     pub fn for_sharing(runners: usize, cores: usize) -> Patience {
         if runners <= cores {
-            Patience { spin: Duration::from_micros(20), yields: 4 }
+            Patience {
+                spin: Duration::from_micros(20),
+                yields: 4,
+            }
         } else {
-            Patience { spin: Duration::from_micros(1), yields: 16 }
+            Patience {
+                spin: Duration::from_micros(1),
+                yields: 16,
+            }
         }
     }
 }
@@ -202,14 +208,20 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
-    const IMPATIENT: Patience = Patience { spin: Duration::ZERO, yields: 0 };
+    const IMPATIENT: Patience = Patience {
+        spin: Duration::ZERO,
+        yields: 0,
+    };
 
     #[test]
     fn a_waiter_sees_what_was_written_before_the_change() {
         let shared = Arc::new((Cell::default(), AtomicI32::new(0)));
         let other = shared.clone();
         let waiter = std::thread::spawn(move || {
-            other.0.wait(IMPATIENT, None, |value| value >= 3, || None::<()>).unwrap();
+            other
+                .0
+                .wait(IMPATIENT, None, |value| value >= 3, || None::<()>)
+                .unwrap();
             other.1.load(Ordering::Relaxed)
         });
         shared.1.store(7, Ordering::Relaxed);

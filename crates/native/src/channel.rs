@@ -44,7 +44,11 @@ fn used<R: Ring>(ring: &R, head: u32, tail: u32, field: &'static str) -> Result<
     if used <= ring.capacity() {
         return Ok(used);
     }
-    let (got, wanted) = if field == "head" { (head, tail) } else { (tail, head) };
+    let (got, wanted) = if field == "head" {
+        (head, tail)
+    } else {
+        (tail, head)
+    };
     Err(Error::corrupt(
         format!("the channel with {}", ring.peer()),
         field,
@@ -138,9 +142,15 @@ impl<R: Ring> Sender<R> {
 }
 
 fn frame(message: &[u8]) -> Result<Vec<u8>> {
-    let len = u32::try_from(message.len()).ok().filter(|len| *len <= MAX_MESSAGE_BYTES).ok_or_else(|| {
-        Error::failed(format!("a message of {} bytes exceeds {MAX_MESSAGE_BYTES}", message.len()))
-    })?;
+    let len = u32::try_from(message.len())
+        .ok()
+        .filter(|len| *len <= MAX_MESSAGE_BYTES)
+        .ok_or_else(|| {
+            Error::failed(format!(
+                "a message of {} bytes exceeds {MAX_MESSAGE_BYTES}",
+                message.len()
+            ))
+        })?;
     let mut frame = Vec::with_capacity(message.len() + LENGTH_BYTES);
     frame.extend_from_slice(&len.to_le_bytes());
     frame.extend_from_slice(message);
@@ -159,7 +169,11 @@ pub struct Receiver<R> {
 impl<R: Ring> Receiver<R> {
     /// The receiving end of a fresh ring.
     pub fn new(ring: R) -> Receiver<R> {
-        Receiver { ring, tail: 0, partial: Vec::new() }
+        Receiver {
+            ring,
+            tail: 0,
+            partial: Vec::new(),
+        }
     }
 
     /// The next message, if all of it is here.
@@ -198,7 +212,12 @@ impl<R: Ring> Receiver<R> {
         let length = u32::from_le_bytes(*length);
         if length > MAX_MESSAGE_BYTES {
             let what = format!("a message from {}", self.ring.peer());
-            return Err(Error::corrupt(what, "length", length, format!("at most {MAX_MESSAGE_BYTES}")));
+            return Err(Error::corrupt(
+                what,
+                "length",
+                length,
+                format!("at most {MAX_MESSAGE_BYTES}"),
+            ));
         }
         Ok(LENGTH_BYTES + length as usize - self.partial.len())
     }
@@ -235,7 +254,10 @@ mod tests {
 
     impl Heap {
         fn new(capacity: u32) -> Heap {
-            Heap(Arc::new(Memory::heap(PAGE_BYTES + u64::from(capacity)).unwrap()), capacity)
+            Heap(
+                Arc::new(Memory::heap(PAGE_BYTES + u64::from(capacity)).unwrap()),
+                capacity,
+            )
         }
     }
 
@@ -260,13 +282,20 @@ mod tests {
         }
     }
 
-    const PATIENCE: Patience = Patience { spin: Duration::ZERO, yields: 1 };
+    const PATIENCE: Patience = Patience {
+        spin: Duration::ZERO,
+        yields: 1,
+    };
 
     #[test]
     fn messages_longer_than_the_ring_arrive_whole_and_in_order() {
         let ring = Heap::new(64);
         let (mut sender, mut receiver) = (Sender::new(ring.clone()), Receiver::new(ring));
-        let lengths = if cfg!(miri) { vec![0, 1, 60, 300] } else { vec![0, 1, 60, 61, 64, 1000, 5, 100_000] };
+        let lengths = if cfg!(miri) {
+            vec![0, 1, 60, 300]
+        } else {
+            vec![0, 1, 60, 61, 64, 1000, 5, 100_000]
+        };
         let sending = lengths.clone();
         let thread = std::thread::spawn(move || {
             for len in sending {
@@ -292,7 +321,13 @@ mod tests {
         assert_eq!(receiver.poll(), Ok(Some(vec![1; 40])));
         assert_eq!(sender.try_send(&[2; 40]), Ok(true));
         assert_eq!(receiver.poll(), Ok(Some(vec![2; 40])));
-        assert!(sender.try_send(&[0; 61]).unwrap_err().to_string().contains("does not fit"));
+        assert!(
+            sender
+                .try_send(&[0; 61])
+                .unwrap_err()
+                .to_string()
+                .contains("does not fit")
+        );
     }
 
     proptest! {

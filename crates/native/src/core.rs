@@ -44,11 +44,20 @@ impl NativeCore {
     #[must_use]
     pub fn new(device: Device, waiting: Waiting) -> NativeCore {
         let Waiting { patience, limit } = waiting;
-        NativeCore { device, segments: Vec::new(), patience, wait_limit: limit, activity: None }
+        NativeCore {
+            device,
+            segments: Vec::new(),
+            patience,
+            wait_limit: limit,
+            activity: None,
+        }
     }
 
     pub(crate) fn with_activity(self, activity: Activity) -> NativeCore {
-        NativeCore { activity: Some(activity), ..self }
+        NativeCore {
+            activity: Some(activity),
+            ..self
+        }
     }
 
     /// Lets kernels on this core use a segment.
@@ -73,7 +82,9 @@ impl NativeCore {
     pub fn run(&self, kernel: impl Future<Output = Result<()>>) -> Result<()> {
         let end = match std::pin::pin!(kernel).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => result,
-            Poll::Pending => Err(Error::failed("the kernel awaited something that is not an instruction of its core")),
+            Poll::Pending => Err(Error::failed(
+                "the kernel awaited something that is not an instruction of its core",
+            )),
         };
         if let Some(activity) = &self.activity {
             activity.rest();
@@ -93,18 +104,32 @@ impl NativeCore {
     }
 
     fn resolve(&self, span: &Span, at: At) -> Result<*mut u8> {
-        self.segment(span.segment).and_then(|segment| segment.resolve(span)).ok_or_else(|| {
-            let bytes = span.byte_range().unwrap_or(0..0);
-            Error::NotMapped { segment: span.segment, start: bytes.start, end: bytes.end, site: at.into() }
-        })
+        self.segment(span.segment)
+            .and_then(|segment| segment.resolve(span))
+            .ok_or_else(|| {
+                let bytes = span.byte_range().unwrap_or(0..0);
+                Error::NotMapped {
+                    segment: span.segment,
+                    start: bytes.start,
+                    end: bytes.end,
+                    site: at.into(),
+                }
+            })
     }
 
     fn signal(&self, signal: &Signal, at: At) -> Result<(&Attached, &Cell)> {
         let found = self.segment(signal.segment());
-        found.and_then(|segment| Some((segment, segment.signal(signal)?))).ok_or_else(|| {
-            let start = signal.offset().unwrap_or(0);
-            Error::NotMapped { segment: signal.segment(), start, end: start, site: at.into() }
-        })
+        found
+            .and_then(|segment| Some((segment, segment.signal(signal)?)))
+            .ok_or_else(|| {
+                let start = signal.offset().unwrap_or(0);
+                Error::NotMapped {
+                    segment: signal.segment(),
+                    start,
+                    end: start,
+                    site: at.into(),
+                }
+            })
     }
 
     fn copy_now(&self, dst: Span, src: Span, at: At) -> Result<()> {
@@ -121,12 +146,21 @@ impl NativeCore {
         Ok(())
     }
 
-    fn reduce_now<T: Element>(&self, dst: Span, sources: &impl Sources<T>, op: ReduceOp, at: At) -> Result<()> {
+    fn reduce_now<T: Element>(
+        &self,
+        dst: Span,
+        sources: &impl Sources<T>,
+        op: ReduceOp,
+        at: At,
+    ) -> Result<()> {
         self.say(Doing::Reduce, at);
         let count = sources.count();
         if count == 0 || count > MAX_RANKS as usize {
             let message = format!("a reduction takes 1 to {MAX_RANKS} sources, not {count}");
-            return Err(Error::Failed { message, site: at.into() });
+            return Err(Error::Failed {
+                message,
+                site: at.into(),
+            });
         }
         let to = self.resolve(&dst, at)?;
         let mut from = [std::ptr::null(); MAX_RANKS as usize];
@@ -195,9 +229,22 @@ impl NativeCore {
             site: at.into(),
         };
         Err(match (ended, segment.alarm()) {
-            (Ended::Exit(()), Some(Alarm { dead: Some(rank), reason })) => Error::PeerDied { rank, cause: reason, waited },
+            (
+                Ended::Exit(()),
+                Some(Alarm {
+                    dead: Some(rank),
+                    reason,
+                }),
+            ) => Error::PeerDied {
+                rank,
+                cause: reason,
+                waited,
+            },
             (Ended::Exit(()), Some(Alarm { dead: None, reason })) => Error::Aborted { reason, waited },
-            _ => Error::Deadline { after_ms: u64::try_from(self.wait_limit.as_millis()).unwrap_or(u64::MAX), waited },
+            _ => Error::Deadline {
+                after_ms: u64::try_from(self.wait_limit.as_millis()).unwrap_or(u64::MAX),
+                waited,
+            },
         })
     }
 }
@@ -213,7 +260,16 @@ fn span_bytes(span: &Span) -> usize {
 }
 
 fn check_length(what: &'static str, got: u64, wanted: u64, at: At) -> Result<()> {
-    if got == wanted { Ok(()) } else { Err(Error::LengthMismatch { what: what.into(), got, wanted, site: at.into() }) }
+    if got == wanted {
+        Ok(())
+    } else {
+        Err(Error::LengthMismatch {
+            what: what.into(),
+            got,
+            wanted,
+            site: at.into(),
+        })
+    }
 }
 
 /// Whether the two are the same place.
@@ -222,7 +278,10 @@ fn check_overlap(to: *mut u8, from: *const u8, bytes: usize, index: usize, at: A
     if a == b || a + bytes <= b || b + bytes <= a {
         return Ok(a == b);
     }
-    Err(Error::Overlap { source_index: u32::try_from(index).unwrap_or(u32::MAX), site: at.into() })
+    Err(Error::Overlap {
+        source_index: u32::try_from(index).unwrap_or(u32::MAX),
+        site: at.into(),
+    })
 }
 
 impl Core for NativeCore {

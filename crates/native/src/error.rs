@@ -32,7 +32,9 @@ pub enum Error {
     #[error(transparent)]
     Invalid(#[from] ringwork_isa::Error),
     /// A message that cannot be decoded.
-    #[error("a message of {len} bytes from {from} cannot be decoded ({why}); both sides must be the same build")]
+    #[error(
+        "a message of {len} bytes from {from} cannot be decoded ({why}); both sides must be the same build"
+    )]
     BadMessage {
         /// Who sent it.
         from: String,
@@ -68,7 +70,9 @@ pub enum Error {
         cause: String,
     },
     /// A handle to memory that a chip does not have.
-    #[error("segment {segment} is not mapped on chip {device}; the handle is stale or belongs to another chip")]
+    #[error(
+        "segment {segment} is not mapped on chip {device}; the handle is stale or belongs to another chip"
+    )]
     NoSegment {
         /// The segment.
         segment: Segment,
@@ -81,6 +85,9 @@ impl Error {
     /// For `map_err`: the system said no while doing this.
     pub(crate) fn system<E: Into<io::Error>>(doing: impl Into<String>) -> impl FnOnce(E) -> Error {
         let doing = doing.into();
-        move |source| Error::System { doing, source: source.into() }
+        move |source| Error::System {
+            doing,
+            source: source.into(),
+        }
     }
 }

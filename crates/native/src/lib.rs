@@ -1,18 +1,34 @@
-//! One host: sealed shared memory, signals, mailboxes, chip processes.
+//! One host: sealed shared memory, signals, mailboxes, chip processes, and `NativeCore`.
+//!
+//! The second layer of ringwork, and the only one with unsafe code. It contains no policy: what runs where
+//! and in which order is decided above. `docs/safety.md` says how shared memory is kept from breaking
+//! Rust's rules.
+
+// The code that `#[kernel]` writes says `::ringwork`, here as everywhere.
 extern crate self as ringwork;
+
 mod activity;
 mod arith;
 pub mod cell;
 pub mod channel;
+mod chip;
 mod core;
 mod error;
+mod fleet;
+mod mailbox;
 pub mod memory;
 pub mod registry;
 pub mod segment;
 mod sync;
+mod watch;
+mod wire;
+
 pub use activity::LastSeen;
 pub use core::{NativeCore, Waiting};
 pub use error::{Error, Result};
+pub use fleet::{Event, Fleet, InitialSegment, Interrupter, Launch};
+pub use mailbox::Failure;
+pub use watch::{End, Program};
 
 /// What the code written by `#[kernel]` refers to.
 #[doc(hidden)]

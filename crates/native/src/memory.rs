@@ -50,13 +50,20 @@ impl Memory {
     /// # Errors
     /// [`Error::OutOfMemory`] if there is none.
     pub fn heap(bytes: u64) -> Result<Memory> {
-        let refused =
-            || Error::OutOfMemory { what: "heap memory".into(), need_bytes: bytes, have_bytes: available_bytes() };
+        let refused = || Error::OutOfMemory {
+            what: "heap memory".into(),
+            need_bytes: bytes,
+            have_bytes: available_bytes(),
+        };
         let len = usize::try_from(bytes).map_err(|_| refused())?;
         let layout = Layout::from_size_align(len.max(1), PAGE_BYTES as usize).map_err(|_| refused())?;
         // SAFETY: the layout has a non-zero size.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
-        Ok(Memory { base: NonNull::new(base).ok_or_else(refused)?, len, backing: Backing::Heap(layout) })
+        Ok(Memory {
+            base: NonNull::new(base).ok_or_else(refused)?,
+            len,
+            backing: Backing::Heap(layout),
+        })
     }
 
     /// Maps a sealed descriptor of exactly `bytes` bytes and faults its pages in.
@@ -66,7 +73,10 @@ impl Memory {
     pub fn map(fd: impl AsFd, bytes: u64) -> Result<Memory> {
         check_sealed(fd.as_fd(), bytes)?;
         let len = usize::try_from(bytes).map_err(|_| too_large(bytes))?;
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+        let (protection, flags) = (
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED | MapFlags::POPULATE,
+        );
         // SAFETY: a fresh mapping at an address of the kernel's choice; it overlaps nothing of ours.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, fd, 0) }
             .map_err(Error::system("mapping shared memory"))?;
@@ -74,7 +84,11 @@ impl Memory {
         // SAFETY: exactly the mapping just made.
         let _ = unsafe { rustix::mm::madvise(base, len, Advice::LinuxDontDump) };
         let base = NonNull::new(base.cast()).ok_or_else(|| too_large(bytes))?;
-        Ok(Memory { base, len, backing: Backing::Mapped })
+        Ok(Memory {
+            base,
+            len,
+            backing: Backing::Mapped,
+        })
     }
 
     /// Bytes there are.
@@ -120,7 +134,9 @@ impl Memory {
     /// Copies bytes out. Returns false, having done nothing, if they are not all inside.
     #[must_use]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        let Some(from) = self.pointer(offset, into.len() as u64, 1) else { return false };
+        let Some(from) = self.pointer(offset, into.len() as u64, 1) else {
+            return false;
+        };
         // SAFETY: inside (MEM-3) and alive (MEM-1); `into` is private memory, so they cannot overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         true
@@ -129,7 +145,9 @@ impl Memory {
     /// Copies bytes in. Returns false, having done nothing, if they do not fit.
     #[must_use]
     pub fn write(&self, offset: u64, from: &[u8]) -> bool {
-        let Some(into) = self.pointer(offset, from.len() as u64, 1) else { return false };
+        let Some(into) = self.pointer(offset, from.len() as u64, 1) else {
+            return false;
+        };
         // SAFETY: inside (MEM-3) and alive (MEM-1); `from` is private memory, so they cannot overlap.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) };
         true
@@ -159,21 +177,32 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 pub fn create_sealed(what: &str, bytes: u64) -> Result<OwnedFd> {
     let have_bytes = available_bytes();
     if bytes > have_bytes || bytes > MAX_BYTES {
-        return Err(Error::OutOfMemory { what: what.into(), need_bytes: bytes, have_bytes });
+        return Err(Error::OutOfMemory {
+            what: what.into(),
+            need_bytes: bytes,
+            have_bytes,
+        });
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("ringwork", flags).map_err(Error::system("creating shared memory"))?;
-    rustix::fs::fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, bytes.max(PAGE_BYTES))
-        .map_err(Error::system(format!("reserving {bytes} bytes of shared memory for {what}")))?;
+    rustix::fs::fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, bytes.max(PAGE_BYTES)).map_err(
+        Error::system(format!("reserving {bytes} bytes of shared memory for {what}")),
+    )?;
     rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(Error::system("sealing shared memory"))?;
     Ok(fd)
 }
 
 fn check_sealed(fd: impl AsFd, bytes: u64) -> Result<()> {
     let invalid = |field: &'static str, got: String, wanted: String| {
-        Error::Invalid(ringwork_isa::Error::corrupt("a shared memory descriptor", field, got, wanted))
+        Error::Invalid(ringwork_isa::Error::corrupt(
+            "a shared memory descriptor",
+            field,
+            got,
+            wanted,
+        ))
     };
-    let seals = rustix::fs::fcntl_get_seals(&fd).map_err(Error::system("reading the seals of shared memory"))?;
+    let seals =
+        rustix::fs::fcntl_get_seals(&fd).map_err(Error::system("reading the seals of shared memory"))?;
     if !seals.contains(SEALS) {
         return Err(invalid("seals", format!("{seals:?}"), format!("{SEALS:?}")));
     }
@@ -185,7 +214,11 @@ fn check_sealed(fd: impl AsFd, bytes: u64) -> Result<()> {
 }
 
 fn too_large(bytes: u64) -> Error {
-    Error::OutOfMemory { what: "a mapping".into(), need_bytes: bytes, have_bytes: available_bytes() }
+    Error::OutOfMemory {
+        what: "a mapping".into(),
+        need_bytes: bytes,
+        have_bytes: available_bytes(),
+    }
 }
 
 /// Bytes that can be taken without pushing this machine, or this process's control group, out of memory.
@@ -194,7 +227,10 @@ pub fn available_bytes() -> u64 {
     let kib = |text: &str| text.trim().trim_end_matches("kB").trim().parse::<u64>().ok();
     let host = std::fs::read_to_string("/proc/meminfo")
         .ok()
-        .and_then(|text| text.lines().find_map(|line| line.strip_prefix("MemAvailable:").and_then(kib)))
+        .and_then(|text| {
+            text.lines()
+                .find_map(|line| line.strip_prefix("MemAvailable:").and_then(kib))
+        })
         .map_or(MAX_BYTES, |kib| kib.saturating_mul(1024));
     let number = |file: &str| {
         let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;

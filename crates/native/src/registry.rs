@@ -37,7 +37,10 @@ impl KernelEntry {
     /// Its identity.
     #[must_use]
     pub fn id(&self) -> KernelId {
-        KernelId { name: self.name.into(), signature: self.signature }
+        KernelId {
+            name: self.name.into(),
+            signature: self.signature,
+        }
     }
 }
 
@@ -51,7 +54,9 @@ pub enum UnknownKernel {
         name: String,
     },
     /// A kernel has this name and other parameters.
-    #[error("kernel `{name}` has signature {here:016x} here and {asked:016x} where it was submitted; rebuild both sides")]
+    #[error(
+        "kernel `{name}` has signature {here:016x} here and {asked:016x} where it was submitted; rebuild both sides"
+    )]
     Signature {
         /// The name.
         name: String,
@@ -70,11 +75,17 @@ pub fn find(id: &KernelId) -> std::result::Result<&'static KernelEntry, UnknownK
     static BY_NAME: LazyLock<HashMap<&'static str, &'static KernelEntry>> =
         LazyLock::new(|| KERNELS.iter().map(|entry| (entry.name, entry)).collect());
     let Some(entry) = BY_NAME.get(id.name.as_ref()).copied() else {
-        return Err(UnknownKernel::Name { name: id.name.to_string() });
+        return Err(UnknownKernel::Name {
+            name: id.name.to_string(),
+        });
     };
     if entry.signature != id.signature {
         let name = id.name.to_string();
-        return Err(UnknownKernel::Signature { name, asked: id.signature, here: entry.signature });
+        return Err(UnknownKernel::Signature {
+            name,
+            asked: id.signature,
+            here: entry.signature,
+        });
     }
     Ok(entry)
 }
@@ -84,11 +95,17 @@ pub fn find(id: &KernelId) -> std::result::Result<&'static KernelEntry, UnknownK
 /// # Errors
 /// [`Error::BadArgument`] if it is missing or has no elements.
 pub fn dtype_of(kernel: &'static str, args: &[Arg], index: usize, name: &'static str) -> Result<Dtype> {
-    args.get(index).and_then(Arg::dtype).ok_or_else(|| Error::BadArgument {
-        kernel: kernel.into(),
-        index,
-        name: name.into(),
-        expected: "a region".into(),
-        got: if index < args.len() { "a value".into() } else { "nothing".into() },
-    })
+    args.get(index)
+        .and_then(Arg::dtype)
+        .ok_or_else(|| Error::BadArgument {
+            kernel: kernel.into(),
+            index,
+            name: name.into(),
+            expected: "a region".into(),
+            got: if index < args.len() {
+                "a value".into()
+            } else {
+                "nothing".into()
+            },
+        })
 }

@@ -72,7 +72,14 @@ impl Layout {
     /// If a number is beyond what can be.
     pub fn windows(segment: Segment, ranks: u32, signals: u32, data_bytes: u64) -> Result<Layout> {
         let stride = page_align(data_bytes.saturating_add(u64::from(signals) * SIGNAL_STRIDE_BYTES));
-        Layout { segment, ranks, signals, stride, nonce: fresh_nonce() }.checked()
+        Layout {
+            segment,
+            ranks,
+            signals,
+            stride,
+            nonce: fresh_nonce(),
+        }
+        .checked()
     }
 
     /// Private memory of one chip.
@@ -80,13 +87,25 @@ impl Layout {
     /// # Errors
     /// If it is larger than can be.
     pub fn private(segment: Segment, data_bytes: u64) -> Result<Layout> {
-        Layout { segment, ranks: 0, signals: 0, stride: page_align(data_bytes), nonce: fresh_nonce() }.checked()
+        Layout {
+            segment,
+            ranks: 0,
+            signals: 0,
+            stride: page_align(data_bytes),
+            nonce: fresh_nonce(),
+        }
+        .checked()
     }
 
     /// Refuses numbers that cannot be, wherever they come from.
     fn checked(self) -> Result<Layout> {
         let field = |name, got: u64, wanted: String| {
-            Err(Error::Invalid(ringwork_isa::Error::corrupt("a segment's layout", name, got, wanted)))
+            Err(Error::Invalid(ringwork_isa::Error::corrupt(
+                "a segment's layout",
+                name,
+                got,
+                wanted,
+            )))
         };
         if self.ranks > MAX_RANKS {
             return field("ranks", self.ranks.into(), format!("at most {MAX_RANKS}"));
@@ -99,7 +118,11 @@ impl Layout {
             || self.stride < u64::from(self.signals) * SIGNAL_STRIDE_BYTES
         {
             let limit = MAX_BYTES / u64::from(MAX_RANKS);
-            return field("stride", self.stride, format!("whole pages, the cells inside, at most {limit}"));
+            return field(
+                "stride",
+                self.stride,
+                format!("whole pages, the cells inside, at most {limit}"),
+            );
         }
         Ok(self)
     }
@@ -136,7 +159,10 @@ impl Layout {
 }
 
 fn page_align(bytes: u64) -> u64 {
-    bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
+    bytes
+        .max(1)
+        .checked_next_multiple_of(PAGE_BYTES)
+        .unwrap_or(u64::MAX)
 }
 
 fn fresh_nonce() -> u64 {
@@ -170,7 +196,12 @@ impl Attached {
     pub fn create(what: &str, layout: Layout) -> Result<Attached> {
         let fd = create_sealed(what, layout.bytes())?;
         let memory = Memory::map(&fd, layout.bytes())?;
-        Ok(Attached { layout, memory, fd: Some(fd) }.with_header())
+        Ok(Attached {
+            layout,
+            memory,
+            fd: Some(fd),
+        }
+        .with_header())
     }
 
     /// Makes a segment on the heap, for threads of this process.
@@ -178,7 +209,12 @@ impl Attached {
     /// # Errors
     /// If there is no memory for it.
     pub fn on_heap(layout: Layout) -> Result<Attached> {
-        Ok(Attached { layout, memory: Memory::heap(layout.bytes())?, fd: None }.with_header())
+        Ok(Attached {
+            layout,
+            memory: Memory::heap(layout.bytes())?,
+            fd: None,
+        }
+        .with_header())
     }
 
     /// Attaches to a segment that another process made (SEG-1).
@@ -187,7 +223,11 @@ impl Attached {
     /// Names the field that is not what `layout` says.
     pub fn open(fd: OwnedFd, layout: Layout) -> Result<Attached> {
         let layout = layout.checked()?;
-        let attached = Attached { layout, memory: Memory::map(&fd, layout.bytes())?, fd: None };
+        let attached = Attached {
+            layout,
+            memory: Memory::map(&fd, layout.bytes())?,
+            fd: None,
+        };
         attached.check_header()?;
         Ok(attached)
     }
@@ -204,7 +244,13 @@ impl Attached {
             let got = self.header_word(offset).load(Ordering::Acquire);
             if got != wanted {
                 let what = format!("the header of segment {}", self.layout.segment);
-                return Err(ringwork_isa::Error::corrupt(what, name, format!("{got:#x}"), format!("{wanted:#x}")).into());
+                return Err(ringwork_isa::Error::corrupt(
+                    what,
+                    name,
+                    format!("{got:#x}"),
+                    format!("{wanted:#x}"),
+                )
+                .into());
             }
         }
         Ok(())
@@ -239,7 +285,8 @@ impl Attached {
         if range.start < data || range.end > data + self.layout.data_bytes() {
             return None;
         }
-        self.memory.pointer(range.start, range.end - range.start, span.dtype.bytes())
+        self.memory
+            .pointer(range.start, range.end - range.start, span.dtype.bytes())
     }
 
     /// The cell of a signal, if it is one of this segment's (SEG-3).
@@ -265,25 +312,31 @@ impl Attached {
     /// Copies bytes into a rank's data; false, having done nothing, if they do not fit.
     #[must_use]
     pub fn write(&self, rank: Rank, offset: u64, bytes: &[u8]) -> bool {
-        self.data_offset(rank, offset, bytes.len() as u64).is_some_and(|at| self.memory.write(at, bytes))
+        self.data_offset(rank, offset, bytes.len() as u64)
+            .is_some_and(|at| self.memory.write(at, bytes))
     }
 
     /// Copies bytes out of a rank's data; false, having done nothing, if they are not all there.
     #[must_use]
     pub fn read(&self, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool {
-        self.data_offset(rank, offset, bytes.len() as u64).is_some_and(|at| self.memory.read(at, bytes))
+        self.data_offset(rank, offset, bytes.len() as u64)
+            .is_some_and(|at| self.memory.read(at, bytes))
     }
 
     /// Ends every wait in this domain, now and later, with `alarm`. The first alarm stays.
     pub fn raise(&self, alarm: &Alarm) {
         let word = self.header_word(at::ALARM);
-        if word.compare_exchange(QUIET, CLAIMED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        if word
+            .compare_exchange(QUIET, CLAIMED, Ordering::SeqCst, Ordering::SeqCst)
+            .is_err()
+        {
             return;
         }
         let dead = alarm.dead.map_or(u64::MAX, |rank| rank.0.into());
         self.header_word(at::ALARM_RANK).store(dead, Ordering::Relaxed);
         let reason = truncated(&alarm.reason, REASON_BYTES as usize);
-        self.header_word(at::REASON_LEN).store(reason.len() as u64, Ordering::Relaxed);
+        self.header_word(at::REASON_LEN)
+            .store(reason.len() as u64, Ordering::Relaxed);
         let _ = self.memory.write(at::REASON, reason.as_bytes());
         // SYNC: publishes the reason; pairs with the load in `alarm` (SEG-4).
         word.store(RAISED, Ordering::SeqCst);
@@ -307,11 +360,17 @@ impl Attached {
             return None;
         }
         let dead = u32::try_from(self.header_word(at::ALARM_RANK).load(Ordering::Relaxed)).ok();
-        let len = self.header_word(at::REASON_LEN).load(Ordering::Relaxed).min(REASON_BYTES);
+        let len = self
+            .header_word(at::REASON_LEN)
+            .load(Ordering::Relaxed)
+            .min(REASON_BYTES);
         let mut reason = vec![0; usize::try_from(len).unwrap_or(0)];
         let _ = self.memory.read(at::REASON, &mut reason);
         let reason = String::from_utf8_lossy(&reason).into_owned();
-        Some(Alarm { dead: dead.map(Rank).filter(|rank| rank.0 < self.layout.ranks), reason })
+        Some(Alarm {
+            dead: dead.map(Rank).filter(|rank| rank.0 < self.layout.ranks),
+            reason,
+        })
     }
 
     /// Back to a fresh domain: signals at zero, no alarm; data stays. Only while no task uses it.
@@ -323,7 +382,12 @@ impl Attached {
     }
 
     fn cells(&self) -> impl Iterator<Item = &Cell> {
-        let Layout { ranks, signals, stride, .. } = self.layout;
+        let Layout {
+            ranks,
+            signals,
+            stride,
+            ..
+        } = self.layout;
         (0..u64::from(ranks)).flat_map(move |rank| {
             let first = PAGE_BYTES + rank * stride;
             (0..u64::from(signals)).filter_map(move |i| self.memory.cell(first + i * SIGNAL_STRIDE_BYTES))
@@ -348,7 +412,17 @@ mod tests {
 
     fn span(base: u64, rank: u32, len: u64) -> Span {
         let stride = heap().layout().stride;
-        Span { segment: Segment(3), base, stride, me: Rank(0), rank: Rank(rank), ranks: 2, dtype: Dtype::F32, start: 0, len }
+        Span {
+            segment: Segment(3),
+            base,
+            stride,
+            me: Rank(0),
+            rank: Rank(rank),
+            ranks: 2,
+            dtype: Dtype::F32,
+            start: 0,
+            len,
+        }
     }
 
     #[test]
@@ -358,19 +432,39 @@ mod tests {
         assert!(segment.resolve(&span(data, 0, 16)).is_some());
         assert!(segment.resolve(&span(data, 1, 16)).is_some());
         assert!(segment.resolve(&span(data, 2, 16)).is_none(), "no such rank");
-        assert!(segment.resolve(&span(data - 128, 0, 1)).is_none(), "a signal cell");
+        assert!(
+            segment.resolve(&span(data - 128, 0, 1)).is_none(),
+            "a signal cell"
+        );
         assert!(segment.resolve(&span(0, 0, 1)).is_none(), "the header");
-        assert!(segment.resolve(&span(data, 0, 4096)).is_none(), "the next rank's window");
+        assert!(
+            segment.resolve(&span(data, 0, 4096)).is_none(),
+            "the next rank's window"
+        );
         assert!(segment.resolve(&span(data + 1, 0, 1)).is_none(), "misaligned");
     }
 
     #[test]
     fn signals_reach_cells_and_nothing_else() {
         let segment = heap();
-        let row = |base| Signals { segment: Segment(3), base, stride: segment.layout().stride, count: 8, me: Rank(0), ranks: 2 };
+        let row = |base| Signals {
+            segment: Segment(3),
+            base,
+            stride: segment.layout().stride,
+            count: 8,
+            me: Rank(0),
+            ranks: 2,
+        };
         assert!(segment.signal(&row(PAGE_BYTES).at(1).unwrap()).is_some());
-        assert!(segment.signal(&row(PAGE_BYTES).at(1).unwrap().on(Rank(1)).unwrap()).is_some());
-        assert!(segment.signal(&row(PAGE_BYTES).at(2).unwrap()).is_none(), "a buffer");
+        assert!(
+            segment
+                .signal(&row(PAGE_BYTES).at(1).unwrap().on(Rank(1)).unwrap())
+                .is_some()
+        );
+        assert!(
+            segment.signal(&row(PAGE_BYTES).at(2).unwrap()).is_none(),
+            "a buffer"
+        );
         assert!(segment.signal(&row(0).at(0).unwrap()).is_none(), "the header");
     }
 
@@ -378,9 +472,15 @@ mod tests {
     fn the_first_alarm_stays_until_reset() {
         let segment = heap();
         assert_eq!(segment.alarm(), None);
-        let first = Alarm { dead: Some(Rank(1)), reason: "killed by SIGKILL".into() };
+        let first = Alarm {
+            dead: Some(Rank(1)),
+            reason: "killed by SIGKILL".into(),
+        };
         segment.raise(&first);
-        segment.raise(&Alarm { dead: None, reason: "later".into() });
+        segment.raise(&Alarm {
+            dead: None,
+            reason: "later".into(),
+        });
         assert_eq!(segment.alarm(), Some(first));
         segment.reset();
         assert_eq!(segment.alarm(), None);
@@ -394,9 +494,22 @@ mod tests {
         let fd = || made.fd().unwrap().try_clone_to_owned().unwrap();
         assert!(Attached::open(fd(), layout).is_ok());
         let other = Layout { nonce: 1, ..layout };
-        assert!(Attached::open(fd(), other).unwrap_err().to_string().contains("`nonce`"));
-        let huge = Layout { stride: u64::MAX - 4095, ..layout };
-        assert!(Attached::open(fd(), huge).unwrap_err().to_string().contains("`stride`"));
+        assert!(
+            Attached::open(fd(), other)
+                .unwrap_err()
+                .to_string()
+                .contains("`nonce`")
+        );
+        let huge = Layout {
+            stride: u64::MAX - 4095,
+            ..layout
+        };
+        assert!(
+            Attached::open(fd(), huge)
+                .unwrap_err()
+                .to_string()
+                .contains("`stride`")
+        );
     }
 
     proptest! {

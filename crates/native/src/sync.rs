@@ -61,18 +61,34 @@ impl Futex {
 #[cfg(loom)]
 impl Futex {
     pub(crate) fn ticket(&self) -> u32 {
-        *self.queue.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        *self
+            .queue
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     pub(crate) fn park(&self, ticket: u32, _at_most: Duration) {
-        let mut word = self.queue.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut word = self
+            .queue
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         while *word == ticket {
-            word = self.queue.1.wait(word).unwrap_or_else(|poisoned| poisoned.into_inner());
+            word = self
+                .queue
+                .1
+                .wait(word)
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
         }
     }
 
     pub(crate) fn unpark_all(&self) {
-        *self.queue.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) += 1;
+        *self
+            .queue
+            .0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner()) += 1;
         self.queue.1.notify_all();
     }
 }

@@ -57,12 +57,18 @@ fn a_generic_kernel_runs_for_the_dtype_of_its_arguments() {
     let layout = Layout::private(Segment(5), 4096).unwrap();
     let attached = Arc::new(Attached::on_heap(layout).unwrap());
     assert!(attached.write(Rank(0), 0, bytemuck::cast_slice(&[2i32, 3, 10, 20])));
-    let waiting = Waiting { patience: Patience::for_sharing(1, 1), limit: Duration::from_secs(1) };
+    let waiting = Waiting {
+        patience: Patience::for_sharing(1, 1),
+        limit: Duration::from_secs(1),
+    };
     let mut core = NativeCore::new(Device(0), waiting);
     core.attach(attached.clone());
 
     let task = fused::task(memory::<i32>(&layout, 0), memory::<i32>(&layout, 2), 2u32);
-    assert_eq!(task.params.iter().map(|p| p.tag).collect::<Vec<_>>(), [Tag::Input, Tag::InOut, Tag::Value]);
+    assert_eq!(
+        task.params.iter().map(|p| p.tag).collect::<Vec<_>>(),
+        [Tag::Input, Tag::InOut, Tag::Value]
+    );
     assert_eq!(task.kernel.to_string(), "fused");
     (find(&task.kernel).unwrap().run)(&core, &task.args).unwrap();
 
@@ -76,17 +82,33 @@ fn arguments_that_do_not_fit_the_signature_are_refused() {
     let entry = find(&nothing::task().kernel).unwrap();
     let core = NativeCore::new(
         Device(0),
-        Waiting { patience: Patience::for_sharing(1, 1), limit: Duration::from_secs(1) },
+        Waiting {
+            patience: Patience::for_sharing(1, 1),
+            limit: Duration::from_secs(1),
+        },
     );
     assert_eq!((entry.run)(&core, &[]), Ok(()));
     let layout = Layout::private(Segment(5), 4096).unwrap();
     let mut task = fused::task(memory::<f32>(&layout, 0), memory::<f32>(&layout, 2), 2u32);
     let fused = find(&task.kernel).unwrap();
     let stale = (fused.run)(&core, &task.args).unwrap_err();
-    assert!(stale.to_string().contains("segment 5 is not mapped here"), "{stale}");
+    assert!(
+        stale.to_string().contains("segment 5 is not mapped here"),
+        "{stale}"
+    );
     task.args[1] = memory::<f64>(&layout, 2).0.into_arg();
-    assert!((fused.run)(&core, &task.args).unwrap_err().to_string().contains("expected InOut<f32>"));
-    assert!((fused.run)(&core, &[]).unwrap_err().to_string().contains("got nothing"));
+    assert!(
+        (fused.run)(&core, &task.args)
+            .unwrap_err()
+            .to_string()
+            .contains("expected InOut<f32>")
+    );
+    assert!(
+        (fused.run)(&core, &[])
+            .unwrap_err()
+            .to_string()
+            .contains("got nothing")
+    );
 }
 
 trait IntoArg {
@@ -105,5 +127,8 @@ fn an_unknown_name_and_an_unknown_signature_are_different_errors() {
     assert!(matches!(find(&id), Err(UnknownKernel::Signature { .. })));
     id.name = "elsewhere".into();
     let error = find(&id).unwrap_err();
-    assert_eq!(error.to_string(), "kernel `elsewhere` is not linked into this program; add the crate that defines it");
+    assert_eq!(
+        error.to_string(),
+        "kernel `elsewhere` is not linked into this program; add the crate that defines it"
+    );
 }

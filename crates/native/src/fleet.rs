@@ -1,0 +1,483 @@
+//! A fleet: the chip processes of one host program, from bring-up to the last one reaped.
+//!
+//! The host side of everything: it starts chips and waits until all are ready, hands them memory, sends
+//! them tasks, collects what they answer, and ends them. It decides nothing about order: that is the
+//! scheduler's.
+
+use crate::activity::LastSeen;
+use crate::cell::{Ended, Patience};
+use crate::channel::{Receiver, Sender};
+use crate::core::Waiting;
+use crate::error::{Error, Result};
+use crate::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request, VERSION};
+use crate::segment::Attached;
+use crate::watch::{End, Program, Start, Watch, Watcher, channels};
+use crate::wire::{Handover, Hello, Report, Wire, decode, encode, poll_for};
+use ringwork_isa::{Device, Segment, Task};
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::Signal;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What a fleet is started with.
+#[derive(Debug)]
+pub struct Launch {
+    /// The chips, by device.
+    pub devices: Vec<Device>,
+    /// The program they run: this one.
+    pub program: Program,
+    /// Memory they have from the start.
+    pub segments: Vec<InitialSegment>,
+    /// How long all of them may take to come up.
+    pub deadline: Duration,
+    /// How kernels wait.
+    pub waiting: Waiting,
+}
+
+/// A segment that chips map while they come up.
+#[derive(Clone, Debug)]
+pub struct InitialSegment {
+    /// The memory.
+    pub segment: Arc<Attached>,
+    /// What it is for, such as `window "tp"`.
+    pub what: String,
+    /// The chips that map it, by position; in rank order if it is a domain's windows.
+    pub chips: Vec<usize>,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event {
+    /// A task ended.
+    Ran {
+        /// On which chip, by position.
+        chip: usize,
+        /// Which task.
+        task: u64,
+        /// How.
+        outcome: std::result::Result<(), Failure>,
+    },
+    /// A chip could not map a segment that was handed to it.
+    NotMapped {
+        /// Which chip, by position.
+        chip: usize,
+        /// Which segment.
+        segment: Segment,
+        /// Its own words.
+        message: String,
+    },
+    /// A chip's process ended, or its mailbox turned to garbage and it was ended.
+    Ended {
+        /// Which chip, by position.
+        chip: usize,
+        /// How.
+        cause: String,
+    },
+}
+
+#[derive(Debug)]
+struct Chip {
+    device: Device,
+    wire: Wire,
+    mailbox: Mailbox,
+    outbox: Sender<MailRing>,
+    inbox: Receiver<MailRing>,
+    /// Its end was reported as an event.
+    reported: bool,
+}
+
+/// A running fleet.
+#[derive(Debug)]
+pub struct Fleet {
+    chips: Vec<Chip>,
+    bell: Bell,
+    heard: i32,
+    /// What has happened and was not yet asked for.
+    unread: Vec<Event>,
+    patience: Patience,
+    interrupted: Arc<AtomicBool>,
+    // Last, so that chips are gone before what they share is unmapped.
+    watcher: Watcher,
+}
+
+/// How long chips get to stop when asked, and again when told.
+const GRACE: Duration = Duration::from_millis(500);
+
+impl Fleet {
+    /// Starts the chips and waits until every one is ready.
+    ///
+    /// `on_step` hears of every step of every chip as it begins: `(chip, process id, step)`.
+    ///
+    /// # Errors
+    /// The first failure: which chip, at which step, in its own words. All others are killed and reaped.
+    pub fn launch(launch: Launch, on_step: &mut dyn FnMut(Device, u32, &str)) -> Result<Fleet> {
+        let (bell, bell_fd) = Bell::create()?;
+        let (wires, theirs) = channels(&launch.devices)?;
+        let mut chips = Vec::with_capacity(wires.len());
+        for (index, (device, wire)) in launch.devices.iter().zip(wires).enumerate() {
+            let nonce = u64::from(std::process::id()) << 32 | index as u64;
+            let (mailbox, mailbox_fd) = Mailbox::create(nonce)?;
+            greet(&wire, *device, index, nonce, &launch, (&mailbox_fd, &bell_fd))?;
+            let name = format!("chip {device}");
+            let outbox = Sender::new(mailbox.to_chip(&name));
+            let inbox = Receiver::new(mailbox.from_chip(&name));
+            chips.push(Chip {
+                device: *device,
+                wire,
+                mailbox,
+                outbox,
+                inbox,
+                reported: false,
+            });
+        }
+        let start = Start {
+            program: launch.program,
+            chips: theirs,
+        };
+        let watcher = Watcher::start(start, bell.clone())?;
+        for initial in launch
+            .segments
+            .iter()
+            .filter(|initial| initial.segment.layout().ranks > 0)
+        {
+            watcher.watch.listen(&initial.segment, &initial.chips);
+        }
+        let patience = launch.waiting.patience;
+        let mut fleet = Fleet {
+            chips,
+            bell,
+            heard: 0,
+            unread: Vec::new(),
+            patience,
+            interrupted: Arc::default(),
+            watcher,
+        };
+        // On failure the drop of the fleet kills and reaps all.
+        fleet.wait_ready(launch.deadline, on_step)?;
+        Ok(fleet)
+    }
+
+    fn wait_ready(&mut self, limit: Duration, on_step: &mut dyn FnMut(Device, u32, &str)) -> Result<()> {
+        let deadline = Instant::now() + limit;
+        let mut steps = vec![String::from("start"); self.chips.len()];
+        let mut pending: Vec<usize> = (0..self.chips.len()).collect();
+        while !pending.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut fds: Vec<_> = pending
+                .iter()
+                .map(|&chip| PollFd::new(&self.chips[chip].wire, PollFlags::IN))
+                .collect();
+            if !poll_for(&mut fds, Some(left))? && left.is_zero() {
+                let device = self.chips[pending[0]].device;
+                let cause = format!(
+                    "nothing heard for {} ms; raise the bring-up deadline",
+                    limit.as_millis()
+                );
+                return Err(Error::Bootstrap {
+                    device,
+                    step: steps[pending[0]].clone(),
+                    cause,
+                });
+            }
+            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            let mut still = Vec::with_capacity(pending.len());
+            for (chip, ready) in pending.into_iter().zip(ready) {
+                if !ready || !self.hear_report(chip, &mut steps[chip], deadline, on_step)? {
+                    still.push(chip);
+                }
+            }
+            pending = still;
+        }
+        Ok(())
+    }
+
+    /// Takes one report of a chip; whether it is ready.
+    fn hear_report(
+        &self,
+        chip: usize,
+        step: &mut String,
+        deadline: Instant,
+        on_step: &mut dyn FnMut(Device, u32, &str),
+    ) -> Result<bool> {
+        let Chip { device, wire, .. } = &self.chips[chip];
+        let failed = |step: &str, cause: String| {
+            Err(Error::Bootstrap {
+                device: *device,
+                step: step.into(),
+                cause,
+            })
+        };
+        match wire.recv(Some(deadline)) {
+            Ok(Some((Report::Ready, _))) => Ok(true),
+            Ok(Some((Report::Step(name), _))) => {
+                *step = name;
+                on_step(*device, self.pid(chip).unwrap_or(0), step);
+                Ok(false)
+            }
+            Ok(Some((Report::Failed { step, message }, _))) => failed(&step, message),
+            Ok(None) => {
+                let end = self.watcher.watch.wait_one(chip, GRACE);
+                failed(
+                    step,
+                    end.map_or_else(|| "it closed its bootstrap channel".into(), |end| end.to_string()),
+                )
+            }
+            Err(error) => failed(step, error.to_string()),
+        }
+    }
+
+    /// The chips, in order.
+    pub fn devices(&self) -> impl ExactSizeIterator<Item = Device> + '_ {
+        self.chips.iter().map(|chip| chip.device)
+    }
+
+    /// A chip's process id, for people; signals are never sent by it.
+    #[must_use]
+    pub fn pid(&self, chip: usize) -> Option<u32> {
+        self.watcher.watch.pid(chip)
+    }
+
+    /// How a chip's process ended, if it has.
+    #[must_use]
+    pub fn end(&self, chip: usize) -> Option<End> {
+        self.watcher.watch.end(chip)
+    }
+
+    /// What a chip was last seen doing.
+    #[must_use]
+    pub fn last_seen(&self, chip: usize) -> LastSeen {
+        self.chips[chip].mailbox.last_seen()
+    }
+
+    /// Hands a segment to chips. Tasks sent afterwards find it. `what` says what it is for.
+    ///
+    /// If it is a domain's windows, `chips` are its members in rank order, and from now on a member's death
+    /// raises the domain's alarm.
+    ///
+    /// # Errors
+    /// If a chip is gone. One that cannot map it says so in an [`Event::NotMapped`].
+    pub fn map(&mut self, segment: &Arc<Attached>, what: &str, chips: &[usize]) -> Result<()> {
+        if segment.layout().ranks > 0 {
+            self.watcher.watch.listen(segment, chips);
+        }
+        for &chip in chips {
+            let handover = Handover {
+                layout: segment.layout(),
+                what: what.into(),
+            };
+            self.chips[chip].wire.send(&handover, segment.fd())?;
+            self.request(
+                chip,
+                &Request::Map {
+                    layout: segment.layout(),
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Makes chips forget a segment, after the tasks sent before.
+    pub fn unmap(&mut self, segment: Segment, chips: &[usize]) {
+        for &chip in chips {
+            // A chip that is gone has forgotten it already.
+            let _ = self.request(chip, &Request::Unmap { segment });
+        }
+    }
+
+    /// Sends a task to a chip, behind those it has; false if its mailbox is full for now.
+    ///
+    /// # Errors
+    /// If the chip is gone, or the task does not fit a mailbox at all.
+    pub fn submit(&mut self, chip: usize, id: u64, task: &Task) -> Result<bool> {
+        let request = Request::Run {
+            task: id,
+            kernel: task.kernel.clone(),
+            args: task.args.clone(),
+        };
+        self.try_request(chip, &request)
+    }
+
+    fn try_request(&mut self, chip: usize, request: &Request) -> Result<bool> {
+        let Chip { device, outbox, .. } = &mut self.chips[chip];
+        if let Some(end) = self.watcher.watch.end(chip) {
+            return Err(Error::Gone {
+                who: format!("chip {device}"),
+                cause: end.to_string(),
+            });
+        }
+        let bytes = encode(request, &format!("chip {device}"))?;
+        Ok(outbox.try_send(&bytes)?)
+    }
+
+    /// Sends control, waiting for room. Takes replies meanwhile: the chip may itself be waiting to reply.
+    fn request(&mut self, chip: usize, request: &Request) -> Result<()> {
+        while !self.try_request(chip, request)? {
+            self.collect();
+            self.wait(Some(Instant::now() + GRACE));
+        }
+        Ok(())
+    }
+
+    /// Everything that has happened since the last call.
+    pub fn events(&mut self) -> Vec<Event> {
+        self.collect();
+        std::mem::take(&mut self.unread)
+    }
+
+    fn collect(&mut self) {
+        let mut events = std::mem::take(&mut self.unread);
+        for index in 0..self.chips.len() {
+            // An end is looked at before the mailbox: what a chip said before it died is then complete.
+            let end = self.watcher.watch.end(index);
+            if let Err(error) = self.take_replies(index, &mut events) {
+                // A chip whose mailbox cannot be understood cannot be trusted with memory either.
+                self.watcher.watch.kill(index, Signal::KILL);
+                self.chips[index].reported = true;
+                events.push(Event::Ended {
+                    chip: index,
+                    cause: error.to_string(),
+                });
+            } else if let (Some(end), false) = (end, self.chips[index].reported) {
+                self.chips[index].reported = true;
+                events.push(Event::Ended {
+                    chip: index,
+                    cause: end.to_string(),
+                });
+            }
+        }
+        self.unread = events;
+    }
+
+    fn take_replies(&mut self, chip: usize, events: &mut Vec<Event>) -> Result<()> {
+        if self.chips[chip].reported {
+            return Ok(());
+        }
+        let Chip { device, inbox, .. } = &mut self.chips[chip];
+        while let Some(bytes) = inbox.poll()? {
+            events.push(match decode(&bytes, &format!("chip {device}"))? {
+                Reply::Ran { task, outcome } => Event::Ran { chip, task, outcome },
+                Reply::NotMapped { segment, message } => Event::NotMapped {
+                    chip,
+                    segment,
+                    message,
+                },
+            });
+        }
+        Ok(())
+    }
+
+    /// Sleeps until something has happened since the last call, an interrupt, or the deadline; whether
+    /// something has.
+    pub fn wait(&mut self, deadline: Option<Instant>) -> bool {
+        let (heard, interrupted) = (self.heard, self.interrupted.clone());
+        let exit = || interrupted.load(Ordering::SeqCst).then_some(());
+        match self
+            .bell
+            .cell()
+            .wait(self.patience, deadline, |strikes| strikes != heard, exit)
+        {
+            Ok(strikes) => {
+                self.heard = strikes;
+                true
+            }
+            Err(Ended::Exit(()) | Ended::Deadline) => false,
+        }
+    }
+
+    /// Whether [`Interrupter::interrupt`] was called.
+    #[must_use]
+    pub fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+
+    /// A handle by which another thread can end waits of this fleet's host.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter {
+            interrupted: self.interrupted.clone(),
+            bell: self.bell.clone(),
+        }
+    }
+
+    /// Kills a chip at once: for one that is stuck.
+    pub fn kill(&mut self, chip: usize) {
+        self.watcher.watch.kill(chip, Signal::KILL);
+        self.watcher.watch.wait_one(chip, GRACE);
+    }
+
+    /// Ends all chips: asks, then SIGTERM, then SIGKILL; returns when every one is reaped. Idempotent.
+    pub fn close(&mut self) {
+        for chip in 0..self.chips.len() {
+            // One that is gone or has a full mailbox is ended by the steps below.
+            let _ = self.try_request(chip, &Request::Stop);
+        }
+        let watch: &Watch = &self.watcher.watch;
+        for signal in [Signal::TERM, Signal::KILL] {
+            if watch.wait_all(Some(GRACE)) {
+                return;
+            }
+            watch.kill_all(signal);
+        }
+        watch.wait_all(None);
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // A fleet that was closed has nobody left to kill.
+        self.watcher.watch.kill_all(Signal::KILL);
+    }
+}
+
+/// Ends a host's waits from another thread, for Ctrl-C.
+#[derive(Clone, Debug)]
+pub struct Interrupter {
+    interrupted: Arc<AtomicBool>,
+    bell: Bell,
+}
+
+impl Interrupter {
+    /// Makes every wait of the host return, now and from now on.
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::SeqCst);
+        self.bell.cell().rouse();
+    }
+}
+
+fn greet(
+    wire: &Wire,
+    device: Device,
+    index: usize,
+    nonce: u64,
+    launch: &Launch,
+    (mailbox, bell): (&OwnedFd, &OwnedFd),
+) -> Result<()> {
+    let segments: Vec<_> = launch
+        .segments
+        .iter()
+        .filter(|initial| initial.chips.contains(&index))
+        .collect();
+    let Waiting { patience, limit } = launch.waiting;
+    let hello = Hello {
+        version: VERSION,
+        device,
+        host_pid: std::process::id(),
+        mailbox_nonce: nonce,
+        spin_ns: u64::try_from(patience.spin.as_nanos()).unwrap_or(u64::MAX),
+        yields: patience.yields,
+        wait_limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+        segments: u32::try_from(segments.len()).unwrap_or(u32::MAX),
+    };
+    wire.send(&hello, Some(mailbox.as_fd()))?;
+    wire.send(&VERSION, Some(bell.as_fd()))?;
+    for initial in segments {
+        let handover = Handover {
+            layout: initial.segment.layout(),
+            what: initial.what.clone(),
+        };
+        wire.send(&handover, initial.segment.fd())?;
+    }
+    Ok(())
+}
