@@ -220,6 +220,11 @@ macro_rules! value_from {
                 Value::$variant($convert(value))
             }
         }
+        impl Argument<$t> for $t {
+            fn to_arg(&self) -> Arg {
+                Arg::Value((*self).into())
+            }
+        }
     )*};
 }
 value_from! {
@@ -240,9 +245,9 @@ pub trait Argument<P> {
     fn to_arg(&self) -> Arg;
 }
 
-impl<P: Parameter + Copy + Into<Value>> Argument<P> for P {
+impl<P, A: Argument<P>> Argument<P> for &A {
     fn to_arg(&self) -> Arg {
-        Arg::Value((*self).into())
+        (**self).to_arg()
     }
 }
 

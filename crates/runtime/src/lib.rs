@@ -1,2 +1,25 @@
-//! Workers, domains and orchestration.
+//! Workers: the node and above. Bring-up, domains, memory on chips, tasks, and a clean end.
+//!
+//! A layer without unsafe code and without a platform of its own: it decides what runs where, in which
+//! order, and what becomes of it when something fails.
 #![forbid(unsafe_code)]
+
+mod config;
+mod context;
+mod domain;
+mod error;
+mod flight;
+mod machine;
+mod node;
+mod orchestrator;
+mod tensor;
+
+pub use config::NodeBuilder;
+pub use context::{ChipContext, DomainContext};
+pub use domain::{Buffer, BufferPlace, Domain, DomainSpec, SignalRow};
+pub use error::{Cause, Error, Result, TaskFailure};
+pub use node::Node;
+pub use orchestrator::Orchestrator;
+pub use ringwork_isa::{Device, Level, Rank};
+pub use ringwork_native::{Failure, Interrupter, Program};
+pub use tensor::Tensor;

@@ -1,0 +1,176 @@
+//! A node as it is asked for, checked before anything starts.
+
+use crate::domain::{DomainPlan, DomainSpec, list};
+use crate::error::{Error, Result};
+use crate::node::Node;
+use ringwork_isa::{Device, Level, MAX_RANKS, Segment};
+use ringwork_native::cell::Patience;
+use ringwork_native::{Program, Waiting};
+use std::time::Duration;
+
+/// What to launch. Made by [`Node::builder`].
+///
+/// A chip's context exists only once it is up, so it cannot be asked of a builder:
+///
+/// ```compile_fail
+/// # use ringwork_runtime::Node;
+/// Node::builder().devices(0..2).contexts();
+/// ```
+pub struct NodeBuilder {
+    pub(crate) name: String,
+    level: Level,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) domains: Vec<DomainSpec>,
+    pub(crate) bring_up: Duration,
+    pub(crate) wait_limit: Duration,
+    pub(crate) program: Program,
+    pub(crate) on_step: OnStep,
+}
+
+/// Hears of every step of every chip's bring-up: device, process id, step.
+pub(crate) type OnStep = Box<dyn FnMut(Device, u32, &str)>;
+
+impl std::fmt::Debug for NodeBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeBuilder")
+            .field("name", &self.name)
+            .field("level", &self.level)
+            .field("devices", &self.devices)
+            .field("domains", &self.domains)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for NodeBuilder {
+    fn default() -> NodeBuilder {
+        NodeBuilder {
+            name: "node".into(),
+            level: Level::Node,
+            devices: Vec::new(),
+            domains: Vec::new(),
+            bring_up: Duration::from_secs(120),
+            wait_limit: Duration::from_secs(60),
+            program: Program::default(),
+            on_step: Box::new(|_, _, _| {}),
+        }
+    }
+}
+
+impl NodeBuilder {
+    /// The chips, by device number.
+    #[must_use]
+    pub fn devices(mut self, devices: impl IntoIterator<Item = u32>) -> NodeBuilder {
+        self.devices = devices.into_iter().map(Device).collect();
+        self
+    }
+
+    /// The worker's name in errors; `node` unless said otherwise.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> NodeBuilder {
+        self.name = name.into();
+        self
+    }
+
+    /// Where the worker sits; chips hang below level 3 or higher.
+    #[must_use]
+    pub fn level(mut self, level: Level) -> NodeBuilder {
+        self.level = level;
+        self
+    }
+
+    /// A domain that exists from the start.
+    #[must_use]
+    pub fn domain(mut self, spec: DomainSpec) -> NodeBuilder {
+        self.domains.push(spec);
+        self
+    }
+
+    /// How long bring-up may take; 120 s unless said otherwise. A death is noticed at once in any case.
+    #[must_use]
+    pub fn bring_up_limit(mut self, limit: Duration) -> NodeBuilder {
+        self.bring_up = limit;
+        self
+    }
+
+    /// The longest that a kernel may wait for one signal, and that a chip may go without beginning an
+    /// instruction; 60 s unless said otherwise.
+    #[must_use]
+    pub fn wait_limit(mut self, limit: Duration) -> NodeBuilder {
+        self.wait_limit = limit;
+        self
+    }
+
+    /// The program that chips run, for hosts that are not an executable of their own (an interpreter).
+    #[must_use]
+    pub fn program(mut self, program: Program) -> NodeBuilder {
+        self.program = program;
+        self
+    }
+
+    /// Hears of every step of every chip's bring-up, as it begins: device, process id, step.
+    #[must_use]
+    pub fn on_step(mut self, hear: impl FnMut(Device, u32, &str) + 'static) -> NodeBuilder {
+        self.on_step = Box::new(hear);
+        self
+    }
+
+    /// Starts the chips and returns when all are ready.
+    ///
+    /// # Errors
+    /// [`Error::Config`] before anything starts; or the first chip that failed, with its own words, after
+    /// all others were ended.
+    pub fn launch(self) -> Result<Node> {
+        let plans = self.plan()?;
+        Node::launch(self, plans)
+    }
+
+    /// Checks everything that can be checked without starting anything.
+    fn plan(&self) -> Result<Vec<DomainPlan>> {
+        if self.devices.is_empty() {
+            return Err(Error::config("devices", "a node needs at least one chip"));
+        }
+        if self.devices.len() > MAX_RANKS as usize {
+            let why = format!("{} chips; a node has at most {MAX_RANKS}", self.devices.len());
+            return Err(Error::config("devices", why));
+        }
+        if self.level < Level::Node {
+            let why = format!(
+                "a {} has no chips below it; use level 3 (node) or higher",
+                self.level
+            );
+            return Err(Error::config("level", why));
+        }
+        for (i, device) in self.devices.iter().enumerate() {
+            if self.devices[..i].contains(device) {
+                let why = format!("device {device} is there twice in {}", list(&self.devices));
+                return Err(Error::config("devices", why));
+            }
+        }
+        for (name, limit) in [("bring_up_limit", self.bring_up), ("wait_limit", self.wait_limit)] {
+            if limit.is_zero() {
+                return Err(Error::config(name, "zero leaves no time for anything"));
+            }
+        }
+        let mut plans: Vec<DomainPlan> = Vec::with_capacity(self.domains.len());
+        for (segment, spec) in (0..).map(Segment).zip(&self.domains) {
+            let plan = spec.plan(&self.devices, segment)?;
+            if plans.iter().any(|other| other.name == plan.name) {
+                return Err(Error::config(
+                    "domains",
+                    format!("`{}` is there twice", plan.name),
+                ));
+            }
+            plans.push(plan);
+        }
+        Ok(plans)
+    }
+
+    pub(crate) fn waiting(&self) -> Waiting {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        // The host waits too while its chips work, but sleeps soon.
+        Waiting {
+            patience: Patience::for_sharing(self.devices.len(), cores),
+            limit: self.wait_limit,
+        }
+    }
+}

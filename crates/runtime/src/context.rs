@@ -1,0 +1,59 @@
+//! What a chip is, once it is up.
+
+use crate::domain::{BufferPlace, DomainPlan};
+use ringwork_isa::{Device, Rank};
+use std::collections::BTreeMap;
+
+/// A chip that is ready: its device and its part in every domain that was configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChipContext {
+    /// Which accelerator.
+    pub device: Device,
+    /// Its part in each domain that it is a member of.
+    pub domains: Vec<DomainContext>,
+}
+
+/// A chip's part in a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainContext {
+    /// The domain's name.
+    pub name: String,
+    /// The chip's rank in it.
+    pub rank: Rank,
+    /// Its members.
+    pub ranks: u32,
+    /// Bytes of window that were asked for.
+    pub window_bytes_asked: u64,
+    /// Bytes of window that there are.
+    pub window_bytes: u64,
+    /// The buffers in the window, by name.
+    pub buffers: BTreeMap<String, BufferPlace>,
+}
+
+impl ChipContext {
+    pub(crate) fn of_all(devices: &[Device], plans: &[DomainPlan]) -> Vec<ChipContext> {
+        let context = |device: &Device| ChipContext {
+            device: *device,
+            domains: plans
+                .iter()
+                .filter_map(|plan| DomainContext::of(*device, plan))
+                .collect(),
+        };
+        devices.iter().map(context).collect()
+    }
+}
+
+impl DomainContext {
+    fn of(device: Device, plan: &DomainPlan) -> Option<DomainContext> {
+        let rank = plan.members.iter().position(|member| *member == device)?;
+        let layout = plan.segment.layout;
+        Some(DomainContext {
+            name: plan.name.clone(),
+            rank: Rank(u32::try_from(rank).ok()?),
+            ranks: layout.ranks,
+            window_bytes_asked: plan.asked_bytes,
+            window_bytes: layout.data_bytes(),
+            buffers: plan.places.buffers.clone(),
+        })
+    }
+}

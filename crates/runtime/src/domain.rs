@@ -1,0 +1,558 @@
+//! Domains: which chips communicate, and what each of them exposes.
+
+use crate::error::{Error, Result};
+use crate::machine::SegmentPlan;
+use crate::node::Shared;
+use ringwork_isa::{
+    Arg, Argument, Barrier, Device, Dtype, Element, In, InOut, MAX_RANKS, Out, Rank, SIGNAL_STRIDE_BYTES,
+    Segment, Signals, Span,
+};
+use ringwork_native::memory::PAGE_BYTES;
+use ringwork_native::segment::{Layout, MAX_SIGNALS};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Buffers start at multiples of this, so that no two share a cache line.
+const BUFFER_ALIGN_BYTES: u64 = 128;
+
+/// A domain as it is asked for: members in rank order, and what each has in its window.
+///
+/// ```
+/// use ringwork_runtime::{DomainSpec, Device};
+/// let spec = DomainSpec::new("tp", [2, 0].map(Device)) // device 2 is rank 0
+///     .buffer::<f32>("scratch", 512)
+///     .barrier("meet")
+///     .signals("steps", 2);
+/// ```
+#[derive(Clone, Debug)]
+pub struct DomainSpec {
+    name: String,
+    members: Vec<Device>,
+    window_bytes: Option<u64>,
+    buffers: Vec<(String, Dtype, usize)>,
+    signals: Vec<(String, u32)>,
+    staged: Vec<Staged>,
+}
+
+/// Host data for a buffer of one rank.
+#[derive(Clone, Debug)]
+struct Staged {
+    buffer: String,
+    rank: Rank,
+    dtype: Dtype,
+    bytes: Vec<u8>,
+}
+
+impl DomainSpec {
+    /// A domain of these chips; their order gives the ranks.
+    pub fn new(name: impl Into<String>, members: impl IntoIterator<Item = Device>) -> DomainSpec {
+        DomainSpec {
+            name: name.into(),
+            members: members.into_iter().collect(),
+            window_bytes: None,
+            buffers: Vec::new(),
+            signals: Vec::new(),
+            staged: Vec::new(),
+        }
+    }
+
+    /// A buffer of `count` elements in every member's window.
+    #[must_use]
+    pub fn buffer<T: Element>(self, name: impl Into<String>, count: usize) -> DomainSpec {
+        self.buffer_of(name, T::DTYPE, count)
+    }
+
+    /// The same, with the type as a value.
+    #[must_use]
+    pub fn buffer_of(mut self, name: impl Into<String>, dtype: Dtype, count: usize) -> DomainSpec {
+        self.buffers.push((name.into(), dtype, count));
+        self
+    }
+
+    /// A barrier of all members.
+    #[must_use]
+    pub fn barrier(self, name: impl Into<String>) -> DomainSpec {
+        self.signals(name, 1)
+    }
+
+    /// A row of `count` signals in every member's window.
+    #[must_use]
+    pub fn signals(mut self, name: impl Into<String>, count: u32) -> DomainSpec {
+        self.signals.push((name.into(), count));
+        self
+    }
+
+    /// How large each window should be; otherwise it is as large as its buffers.
+    #[must_use]
+    pub fn window_bytes(mut self, bytes: u64) -> DomainSpec {
+        self.window_bytes = Some(bytes);
+        self
+    }
+
+    /// Puts host data into a buffer of one rank before anyone can see the window.
+    #[must_use]
+    pub fn stage<T: Element>(mut self, buffer: impl Into<String>, rank: Rank, data: &[T]) -> DomainSpec {
+        let bytes = bytemuck::cast_slice(data).to_vec();
+        self.staged.push(Staged {
+            buffer: buffer.into(),
+            rank,
+            dtype: T::DTYPE,
+            bytes,
+        });
+        self
+    }
+
+    /// Works out where everything lies, or says which field cannot be.
+    pub(crate) fn plan(&self, devices: &[Device], segment: Segment) -> Result<DomainPlan> {
+        let field = |name: &str| format!("domain `{}`: {name}", self.name);
+        let chips = self.chips(devices, &field)?;
+        let mut place = Places {
+            buffers: BTreeMap::new(),
+            signals: BTreeMap::new(),
+            data_bytes: 0,
+            cells: 0,
+        };
+        for (name, dtype, count) in &self.buffers {
+            place
+                .add_buffer(name, *dtype, *count)
+                .map_err(|why| Error::config(field("buffers"), why))?;
+        }
+        for (name, count) in &self.signals {
+            place
+                .add_signals(name, *count)
+                .map_err(|why| Error::config(field("signals"), why))?;
+        }
+        let asked = self.window_bytes.unwrap_or(place.data_bytes);
+        if place.data_bytes > asked {
+            let why = format!(
+                "the buffers need {} bytes and the window has {asked}",
+                place.data_bytes
+            );
+            return Err(Error::config(field("buffers"), why));
+        }
+        let ranks = u32::try_from(chips.len()).unwrap_or(u32::MAX);
+        let layout = Layout::windows(segment, ranks, place.cells, asked)
+            .map_err(|error| Error::config(field("window_bytes"), error.to_string()))?;
+        let what = format!("window \"{}\"", self.name);
+        let plan = DomainPlan {
+            name: self.name.clone(),
+            members: self.members.clone(),
+            asked_bytes: asked,
+            places: place,
+            segment: SegmentPlan { layout, what, chips },
+        };
+        self.check_staged(&plan, &field)?;
+        Ok(plan)
+    }
+
+    fn chips(&self, devices: &[Device], field: &dyn Fn(&str) -> String) -> Result<Vec<usize>> {
+        if self.members.is_empty() || self.members.len() > MAX_RANKS as usize {
+            let why = format!("{} members; a domain has 1 to {MAX_RANKS}", self.members.len());
+            return Err(Error::config(field("members"), why));
+        }
+        let mut chips = Vec::with_capacity(self.members.len());
+        for member in &self.members {
+            let Some(chip) = devices.iter().position(|device| device == member) else {
+                let why = format!(
+                    "device {member} is not a chip of this worker, which has {}",
+                    list(devices)
+                );
+                return Err(Error::config(field("members"), why));
+            };
+            if chips.contains(&chip) {
+                return Err(Error::config(
+                    field("members"),
+                    format!("device {member} is there twice"),
+                ));
+            }
+            chips.push(chip);
+        }
+        Ok(chips)
+    }
+
+    fn check_staged(&self, plan: &DomainPlan, field: &dyn Fn(&str) -> String) -> Result<()> {
+        for Staged {
+            buffer,
+            rank,
+            dtype,
+            bytes,
+        } in &self.staged
+        {
+            let wrong = |why: String| {
+                Err(Error::config(
+                    field("stage"),
+                    format!("`{buffer}` of rank {rank}: {why}"),
+                ))
+            };
+            let Some(place) = plan.places.buffers.get(buffer) else {
+                return wrong("there is no such buffer".into());
+            };
+            if rank.0 as usize >= plan.members.len() {
+                return wrong(format!("the domain has {} ranks", plan.members.len()));
+            }
+            if *dtype != place.dtype {
+                return wrong(format!("the data is {dtype} and the buffer {}", place.dtype));
+            }
+            let (given, have) = (bytes.len() / dtype.bytes(), place.count);
+            if given != have {
+                return wrong(format!("the data has {given} elements and the buffer {have}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands every staged piece to `write(rank, offset, bytes)`. The plan was checked against it.
+    pub(crate) fn for_each_staged(&self, plan: &DomainPlan, mut write: impl FnMut(Rank, u64, &[u8])) {
+        for Staged {
+            buffer, rank, bytes, ..
+        } in &self.staged
+        {
+            if let Some(place) = plan.places.buffers.get(buffer) {
+                write(*rank, place.offset, bytes);
+            }
+        }
+    }
+}
+
+/// Devices as a person reads them.
+pub(crate) fn list(devices: &[Device]) -> String {
+    devices
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Where a buffer lies in every window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferPlace {
+    /// Bytes from the start of the window's data.
+    pub(crate) offset: u64,
+    /// Type of its elements.
+    pub dtype: Dtype,
+    /// Number of its elements.
+    pub count: usize,
+}
+
+/// Where everything lies in every window of a domain.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    pub(crate) buffers: BTreeMap<String, BufferPlace>,
+    /// First cell and number of cells.
+    signals: BTreeMap<String, (u32, u32)>,
+    data_bytes: u64,
+    cells: u32,
+}
+
+impl Places {
+    fn add_buffer(&mut self, name: &str, dtype: Dtype, count: usize) -> std::result::Result<(), String> {
+        let offset = self.data_bytes;
+        let end = (count as u64)
+            .checked_mul(dtype.bytes() as u64)
+            .and_then(|bytes| {
+                offset
+                    .checked_add(bytes)?
+                    .checked_next_multiple_of(BUFFER_ALIGN_BYTES)
+            })
+            .ok_or_else(|| format!("`{name}`: {count} elements of {dtype} are more than any memory"))?;
+        if self
+            .buffers
+            .insert(name.to_owned(), BufferPlace { offset, dtype, count })
+            .is_some()
+        {
+            return Err(format!("`{name}` is there twice"));
+        }
+        self.data_bytes = end;
+        Ok(())
+    }
+
+    fn add_signals(&mut self, name: &str, count: u32) -> std::result::Result<(), String> {
+        let first = self.cells;
+        let cells = first.checked_add(count).filter(|cells| *cells <= MAX_SIGNALS);
+        self.cells = cells.ok_or_else(|| format!("`{name}`: more than {MAX_SIGNALS} signals"))?;
+        match self.signals.insert(name.to_owned(), (first, count)) {
+            Some(_) => Err(format!("`{name}` is there twice")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A domain that can be made.
+#[derive(Clone, Debug)]
+pub(crate) struct DomainPlan {
+    pub(crate) name: String,
+    pub(crate) members: Vec<Device>,
+    pub(crate) asked_bytes: u64,
+    pub(crate) places: Places,
+    pub(crate) segment: SegmentPlan,
+}
+
+/// An open domain. Released when the last handle to it or to its buffers is dropped, or by
+/// [`release`](Domain::release); its memory is freed when the tasks that use it are done.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    inner: Arc<OpenDomain>,
+}
+
+#[derive(Debug)]
+struct OpenDomain {
+    plan: DomainPlan,
+    node: Shared,
+}
+
+impl Drop for OpenDomain {
+    fn drop(&mut self) {
+        self.node.lock().release(self.plan.segment.layout.segment);
+    }
+}
+
+impl Domain {
+    pub(crate) fn new(plan: DomainPlan, node: Shared) -> Domain {
+        Domain {
+            inner: Arc::new(OpenDomain { plan, node }),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.plan.name
+    }
+
+    /// Its members in rank order.
+    #[must_use]
+    pub fn members(&self) -> &[Device] {
+        &self.inner.plan.members
+    }
+
+    /// The rank of a chip, if it is a member.
+    #[must_use]
+    pub fn rank_of(&self, device: Device) -> Option<Rank> {
+        let rank = self.members().iter().position(|member| *member == device)?;
+        u32::try_from(rank).ok().map(Rank)
+    }
+
+    /// No more uses: handles to it are refused from now on.
+    pub fn release(&self) {
+        self.inner.node.lock().release(self.segment());
+    }
+
+    pub(crate) fn segment(&self) -> Segment {
+        self.inner.plan.segment.layout.segment
+    }
+
+    fn missing<'a>(&self, kind: &'static str, name: &str, have: impl Iterator<Item = &'a String>) -> Error {
+        let have = have
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let have = if have.is_empty() { "none".into() } else { have };
+        Error::NoSuchName {
+            domain: self.name().into(),
+            kind,
+            name: name.into(),
+            have,
+        }
+    }
+
+    /// A buffer by name.
+    ///
+    /// # Errors
+    /// If there is no such buffer, or it holds another type.
+    pub fn buffer<T: Element>(&self, name: &str) -> Result<Buffer<T>> {
+        let buffers = &self.inner.plan.places.buffers;
+        let place = buffers
+            .get(name)
+            .ok_or_else(|| self.missing("buffer", name, buffers.keys()))?;
+        if place.dtype != T::DTYPE {
+            let what = format!("buffer `{name}` of domain `{}`", self.name());
+            return Err(Error::WrongDtype {
+                what,
+                holds: place.dtype,
+                asked: T::DTYPE,
+            });
+        }
+        let layout = self.inner.plan.segment.layout;
+        let span = Span {
+            segment: layout.segment,
+            base: layout.data_offset() + place.offset,
+            stride: layout.stride,
+            me: Rank(0),
+            rank: Rank(0),
+            ranks: layout.ranks,
+            dtype: T::DTYPE,
+            start: 0,
+            len: place.count as u64,
+        };
+        Ok(Buffer {
+            domain: self.clone(),
+            offset: place.offset,
+            span,
+            element: PhantomData,
+        })
+    }
+
+    /// A row of signals by name.
+    ///
+    /// # Errors
+    /// If there are no such signals.
+    pub fn signals(&self, name: &str) -> Result<SignalRow> {
+        let signals = &self.inner.plan.places.signals;
+        let (first, count) = *signals
+            .get(name)
+            .ok_or_else(|| self.missing("signals", name, signals.keys()))?;
+        let layout = self.inner.plan.segment.layout;
+        let row = Signals {
+            segment: layout.segment,
+            base: PAGE_BYTES + u64::from(first) * SIGNAL_STRIDE_BYTES,
+            stride: layout.stride,
+            count,
+            me: Rank(0),
+            ranks: layout.ranks,
+        };
+        Ok(SignalRow {
+            row,
+            _domain: self.clone(),
+        })
+    }
+
+    /// A barrier by name.
+    ///
+    /// # Errors
+    /// If there is no such barrier.
+    pub fn barrier(&self, name: &str) -> Result<SignalRow> {
+        self.signals(name)
+    }
+}
+
+/// A buffer of a domain, on every member: pass it where a kernel has a `Shared`, or an `In`, `Out` or
+/// `InOut` for the member's own part of it.
+#[derive(Clone, Debug)]
+pub struct Buffer<T> {
+    domain: Domain,
+    /// Bytes from the start of the window's data to element 0.
+    offset: u64,
+    span: Span,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Buffer<T> {
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::try_from(self.span.len).unwrap_or(usize::MAX)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.span.len == 0
+    }
+
+    /// Some of its elements, on every member.
+    ///
+    /// # Errors
+    /// If they are not all inside.
+    pub fn slice(&self, range: Range<usize>) -> Result<Buffer<T>> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(Error::Length {
+                what: self.what(),
+                have: self.len(),
+                asked: range.end,
+            });
+        }
+        let span = Span {
+            start: self.span.start + range.start as u64,
+            len: range.len() as u64,
+            ..self.span
+        };
+        Ok(Buffer { span, ..self.clone() })
+    }
+
+    fn what(&self) -> String {
+        format!("a buffer of domain `{}`", self.domain.name())
+    }
+
+    fn byte_offset(&self) -> u64 {
+        self.offset + self.span.start * T::DTYPE.bytes() as u64
+    }
+
+    /// Copies host data into one rank's part, after the tasks submitted before.
+    ///
+    /// # Errors
+    /// If the lengths differ, there is no such rank, or the domain was released.
+    pub fn write(&self, rank: Rank, data: &[T]) -> Result<()> {
+        if data.len() != self.len() {
+            return Err(Error::Length {
+                what: self.what(),
+                have: self.len(),
+                asked: data.len(),
+            });
+        }
+        let mut node = self.domain.inner.node.lock();
+        node.write(
+            self.span.segment,
+            rank,
+            self.byte_offset(),
+            bytemuck::cast_slice(data),
+        )
+    }
+
+    /// Copies one rank's part to the host, after the tasks submitted before.
+    ///
+    /// # Errors
+    /// If there is no such rank, or the domain was released.
+    pub fn read(&self, rank: Rank) -> Result<Vec<T>> {
+        let mut data = vec![T::zeroed(); self.len()];
+        let mut node = self.domain.inner.node.lock();
+        node.read(
+            self.span.segment,
+            rank,
+            self.byte_offset(),
+            bytemuck::cast_slice_mut(&mut data),
+        )?;
+        Ok(data)
+    }
+}
+
+impl<T: Element> Argument<ringwork_isa::Shared<T>> for Buffer<T> {
+    fn to_arg(&self) -> Arg {
+        Arg::Window(self.span)
+    }
+}
+impl<T: Element> Argument<In<T>> for Buffer<T> {
+    fn to_arg(&self) -> Arg {
+        Arg::Memory(self.span)
+    }
+}
+impl<T: Element> Argument<Out<T>> for Buffer<T> {
+    fn to_arg(&self) -> Arg {
+        Arg::Memory(self.span)
+    }
+}
+impl<T: Element> Argument<InOut<T>> for Buffer<T> {
+    fn to_arg(&self) -> Arg {
+        Arg::Memory(self.span)
+    }
+}
+
+/// A row of signals, or a barrier, of a domain: pass it where a kernel has `Signals` or a `Barrier`.
+#[derive(Clone, Debug)]
+pub struct SignalRow {
+    row: Signals,
+    // Keeps the domain open.
+    _domain: Domain,
+}
+
+impl Argument<Signals> for SignalRow {
+    fn to_arg(&self) -> Arg {
+        Arg::Signals(self.row)
+    }
+}
+impl Argument<Barrier> for SignalRow {
+    fn to_arg(&self) -> Arg {
+        Arg::Barrier(Barrier::new(self.row))
+    }
+}

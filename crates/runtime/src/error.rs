@@ -1,0 +1,199 @@
+//! What can go wrong in a worker, with the path to where it did.
+
+use ringwork_isa::{Device, Dtype};
+use ringwork_native::Failure;
+use std::fmt;
+
+/// The result of an operation on a worker.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation on a worker failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration cannot be launched. Nothing was started.
+    #[error("configuration: `{field}`: {problem}")]
+    Config {
+        /// Which field.
+        field: String,
+        /// What is wrong with it, and what would be right.
+        problem: String,
+    },
+    /// The platform could not do something: bring up a chip, find memory.
+    #[error(transparent)]
+    Platform(#[from] ringwork_native::Error),
+    /// A task failed.
+    #[error(transparent)]
+    Task(#[from] Box<TaskFailure>),
+    /// A host closure failed.
+    #[error("{worker}, host closure `{name}`: {message}")]
+    Host {
+        /// The worker's name.
+        worker: String,
+        /// The closure's.
+        name: String,
+        /// Its own words.
+        message: String,
+    },
+    /// A handle whose memory was released.
+    #[error("{what} was released; open it again before using it")]
+    Released {
+        /// What it was.
+        what: String,
+    },
+    /// A chip that this worker does not have.
+    #[error("there is no device {device} here; this worker has {have}")]
+    NoSuchDevice {
+        /// The device asked for.
+        device: Device,
+        /// Those there are.
+        have: String,
+    },
+    /// A chip that is gone.
+    #[error("device {device} is gone: {cause}; launch a new node to use it again")]
+    Gone {
+        /// Which.
+        device: Device,
+        /// How it ended.
+        cause: String,
+    },
+    /// A chip that is not a member of the domain, or does not own the memory, that its task uses.
+    #[error("device {device} has no part in {what}; its task cannot use it")]
+    NotAMember {
+        /// The chip.
+        device: Device,
+        /// Which domain or tensor.
+        what: String,
+    },
+    /// A name that a domain does not have.
+    #[error("domain `{domain}` has no {kind} `{name}`; it has {have}")]
+    NoSuchName {
+        /// The domain.
+        domain: String,
+        /// Buffer, barrier or signals.
+        kind: &'static str,
+        /// The name asked for.
+        name: String,
+        /// Those there are.
+        have: String,
+    },
+    /// Elements of another type than asked for.
+    #[error("{what} holds {holds}, not {asked}")]
+    WrongDtype {
+        /// Which memory.
+        what: String,
+        /// What it holds.
+        holds: Dtype,
+        /// What was asked for.
+        asked: Dtype,
+    },
+    /// More, fewer or other elements than there are.
+    #[error("{what} has {have} elements; {asked} were given or asked for")]
+    Length {
+        /// Which memory.
+        what: String,
+        /// Its elements.
+        have: usize,
+        /// What was asked for.
+        asked: usize,
+    },
+    /// The run was interrupted from outside.
+    #[error("interrupted")]
+    Interrupted,
+    /// The worker is closed.
+    #[error("this worker is closed")]
+    Closed,
+}
+
+impl Error {
+    pub(crate) fn config(field: impl Into<String>, problem: impl Into<String>) -> Error {
+        Error::Config {
+            field: field.into(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// A task that failed: where, how, and who else was concerned.
+#[derive(Debug)]
+pub struct TaskFailure {
+    /// The worker that ran it.
+    pub worker: String,
+    /// The chip it ran on.
+    pub device: Device,
+    /// The kernel's name.
+    pub kernel: String,
+    /// How it failed.
+    pub cause: Cause,
+    /// Members that had not finished when it did, and what each was last seen doing.
+    pub missing: Vec<(Device, String)>,
+}
+
+/// How a task failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// The kernel said no, panicked, or is unknown; the chip lives.
+    Kernel(Failure),
+    /// The chip's process ended under it.
+    Ended {
+        /// How.
+        how: String,
+        /// What it was last seen doing.
+        last_seen: String,
+    },
+    /// It made no progress and was ended.
+    Stuck {
+        /// For how long.
+        after_ms: u128,
+        /// What it was last seen doing.
+        last_seen: String,
+    },
+    /// It was not even begun.
+    NotBegun {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Cause {
+    /// Whether this failure is only the echo of another chip's.
+    pub(crate) fn is_echo(&self) -> bool {
+        use ringwork_isa::Error::{Aborted, PeerDied};
+        matches!(
+            self,
+            Cause::Kernel(Failure::Returned(PeerDied { .. } | Aborted { .. })) | Cause::NotBegun { .. }
+        )
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Kernel(failure) => failure.fmt(f),
+            Cause::Ended { how, last_seen } => write!(f, "{how}; it was last seen in: {last_seen}"),
+            Cause::Stuck { after_ms, last_seen } => {
+                write!(
+                    f,
+                    "no progress for {after_ms} ms, so it was ended; it was last seen in: {last_seen}"
+                )
+            }
+            Cause::NotBegun { why } => write!(f, "not begun: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for TaskFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, chip {}, kernel `{}`: {}",
+            self.worker, self.device, self.kernel, self.cause
+        )?;
+        for (device, doing) in &self.missing {
+            write!(f, "; chip {device} had not finished (last seen in: {doing})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for TaskFailure {}

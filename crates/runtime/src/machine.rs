@@ -1,0 +1,166 @@
+//! The seam between a worker and a platform: memory by number, tasks by chip, events.
+//!
+//! Everything above speaks to a [`Machine`] and cannot tell processes from a simulation.
+
+use ringwork_isa::{Device, Rank, Segment, Task};
+use ringwork_native::segment::{Alarm, Attached, Layout};
+use ringwork_native::{Event, Fleet, InitialSegment, Interrupter, LastSeen, Launch};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A segment to be made, and the chips that map it; in rank order if it is a domain's windows.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentPlan {
+    pub(crate) layout: Layout,
+    /// Such as `window "tp"`.
+    pub(crate) what: String,
+    pub(crate) chips: Vec<usize>,
+}
+
+/// What a platform does for a worker. Chips are named by their position.
+pub(crate) trait Machine: Send {
+    fn create(&mut self, plan: &SegmentPlan) -> ringwork_native::Result<()>;
+    /// Frees a segment once the tasks submitted before are done with it.
+    fn release(&mut self, segment: Segment, chips: &[usize]);
+    /// Copies host bytes into a rank's data; false if they do not fit.
+    fn write(&self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> bool;
+    /// Copies a rank's data out; false if it is not all there.
+    fn read(&self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool;
+    /// Ends every wait in a domain.
+    fn abort(&mut self, segment: Segment, reason: &str);
+    /// Back to fresh signals. Only while no task uses the domain.
+    fn reset(&mut self, segment: Segment);
+    /// Sends a task; false if there is no room for now.
+    fn submit(&mut self, chip: usize, id: u64, task: &Task) -> ringwork_native::Result<bool>;
+    fn events(&mut self) -> Vec<Event>;
+    /// Waits until something happens; false at the deadline or when interrupted.
+    fn wait(&mut self, deadline: Option<Instant>) -> bool;
+    fn interrupted(&self) -> bool;
+    fn interrupter(&self) -> Interrupter;
+    /// How a chip ended, if it has.
+    fn end(&self, chip: usize) -> Option<String>;
+    fn last_seen(&self, chip: usize) -> LastSeen;
+    fn pid(&self, chip: usize) -> Option<u32>;
+    fn kill(&mut self, chip: usize);
+    fn close(&mut self);
+}
+
+/// Processes on this host.
+#[derive(Debug)]
+pub(crate) struct NativeMachine {
+    fleet: Fleet,
+    segments: BTreeMap<Segment, Arc<Attached>>,
+}
+
+impl NativeMachine {
+    /// Makes the segments, stages what should be in them, then starts the chips.
+    pub(crate) fn launch(
+        plans: &[SegmentPlan],
+        stage: impl FnOnce(&BTreeMap<Segment, Arc<Attached>>),
+        launch: Launch,
+        on_step: &mut dyn FnMut(Device, u32, &str),
+    ) -> ringwork_native::Result<NativeMachine> {
+        let mut segments = BTreeMap::new();
+        let mut initial = Vec::with_capacity(plans.len());
+        for SegmentPlan { layout, what, chips } in plans {
+            let segment = Arc::new(Attached::create(what, *layout)?);
+            segments.insert(layout.segment, segment.clone());
+            initial.push(InitialSegment {
+                segment,
+                what: what.clone(),
+                chips: chips.clone(),
+            });
+        }
+        stage(&segments);
+        let fleet = Fleet::launch(
+            Launch {
+                segments: initial,
+                ..launch
+            },
+            on_step,
+        )?;
+        Ok(NativeMachine { fleet, segments })
+    }
+}
+
+impl Machine for NativeMachine {
+    fn create(&mut self, plan: &SegmentPlan) -> ringwork_native::Result<()> {
+        let segment = Arc::new(Attached::create(&plan.what, plan.layout)?);
+        self.fleet.map(&segment, &plan.what, &plan.chips)?;
+        self.segments.insert(plan.layout.segment, segment);
+        Ok(())
+    }
+
+    fn release(&mut self, segment: Segment, chips: &[usize]) {
+        self.segments.remove(&segment);
+        self.fleet.unmap(segment, chips);
+    }
+
+    fn write(&self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> bool {
+        self.segments
+            .get(&segment)
+            .is_some_and(|segment| segment.write(rank, offset, bytes))
+    }
+
+    fn read(&self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool {
+        self.segments
+            .get(&segment)
+            .is_some_and(|segment| segment.read(rank, offset, bytes))
+    }
+
+    fn abort(&mut self, segment: Segment, reason: &str) {
+        if let Some(segment) = self.segments.get(&segment) {
+            segment.raise(&Alarm {
+                dead: None,
+                reason: reason.into(),
+            });
+        }
+    }
+
+    fn reset(&mut self, segment: Segment) {
+        if let Some(segment) = self.segments.get(&segment) {
+            segment.reset();
+        }
+    }
+
+    fn submit(&mut self, chip: usize, id: u64, task: &Task) -> ringwork_native::Result<bool> {
+        self.fleet.submit(chip, id, task)
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        self.fleet.events()
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>) -> bool {
+        self.fleet.wait(deadline)
+    }
+
+    fn interrupted(&self) -> bool {
+        self.fleet.interrupted()
+    }
+
+    fn interrupter(&self) -> Interrupter {
+        self.fleet.interrupter()
+    }
+
+    fn end(&self, chip: usize) -> Option<String> {
+        self.fleet.end(chip).map(|end| end.to_string())
+    }
+
+    fn last_seen(&self, chip: usize) -> LastSeen {
+        self.fleet.last_seen(chip)
+    }
+
+    fn pid(&self, chip: usize) -> Option<u32> {
+        self.fleet.pid(chip)
+    }
+
+    fn kill(&mut self, chip: usize) {
+        self.fleet.kill(chip);
+    }
+
+    fn close(&mut self) {
+        self.fleet.close();
+    }
+}

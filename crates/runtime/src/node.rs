@@ -1,0 +1,369 @@
+//! The node: a worker of level 3, its chips, and everything that lives on them.
+
+use crate::config::NodeBuilder;
+use crate::context::ChipContext;
+use crate::domain::{Domain, DomainPlan, DomainSpec, list};
+use crate::error::{Error, Result};
+use crate::flight::Flights;
+use crate::machine::{Machine, NativeMachine, SegmentPlan};
+use crate::orchestrator::Orchestrator;
+use crate::tensor::Tensor;
+use ringwork_isa::{Device, Element, Rank, Segment};
+use ringwork_native::segment::Layout;
+use ringwork_native::{Interrupter, Launch};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A running node: chips that are up, memory on them, and the way to run things there.
+///
+/// Closed by [`close`](Node::close), which also happens on drop; nothing is left in either case.
+#[derive(Debug)]
+pub struct Node {
+    shared: Shared,
+    domains: Vec<Domain>,
+    contexts: Vec<ChipContext>,
+}
+
+/// The node's state, shared with the handles to what lives on it.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Mutex<State>>);
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is known of a segment.
+pub(crate) struct Known {
+    /// Such as `window "tp"` or `a tensor on device 2`.
+    pub(crate) what: String,
+    /// The chips that have it; in rank order if it is a domain's windows.
+    pub(crate) chips: Vec<usize>,
+    pub(crate) is_domain: bool,
+    pub(crate) released: bool,
+    /// Tasks under way that use it.
+    pub(crate) uses: usize,
+}
+
+/// Everything a node knows. Locked for the length of one operation.
+pub(crate) struct State {
+    pub(crate) name: String,
+    pub(crate) machine: Box<dyn Machine>,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) segments: BTreeMap<Segment, Known>,
+    pub(crate) flights: Flights,
+    pub(crate) wait_limit: Duration,
+    pub(crate) closed: bool,
+    next_segment: u32,
+}
+
+impl Node {
+    /// A node to be configured.
+    #[must_use]
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
+    }
+
+    pub(crate) fn launch(mut builder: NodeBuilder, plans: Vec<DomainPlan>) -> Result<Node> {
+        let waiting = builder.waiting();
+        let launch = Launch {
+            devices: builder.devices.clone(),
+            program: builder.program.clone(),
+            segments: Vec::new(),
+            deadline: builder.bring_up,
+            waiting,
+        };
+        let segments: Vec<SegmentPlan> = plans.iter().map(|plan| plan.segment.clone()).collect();
+        let stage = |made: &BTreeMap<Segment, _>| {
+            for (spec, plan) in builder.domains.iter().zip(&plans) {
+                let segment: &Arc<ringwork_native::segment::Attached> = &made[&plan.segment.layout.segment];
+                // The plan was checked against the data, so it fits.
+                spec.for_each_staged(plan, |rank, offset, bytes| {
+                    let _ = segment.write(rank, offset, bytes);
+                });
+            }
+        };
+        let machine = NativeMachine::launch(&segments, stage, launch, &mut builder.on_step)?;
+        let mut state = State {
+            name: builder.name,
+            machine: Box::new(machine),
+            devices: builder.devices,
+            segments: BTreeMap::new(),
+            flights: Flights::default(),
+            wait_limit: builder.wait_limit,
+            closed: false,
+            next_segment: u32::try_from(plans.len()).unwrap_or(u32::MAX),
+        };
+        for plan in &plans {
+            state.know(&plan.segment, true);
+        }
+        let contexts = ChipContext::of_all(&state.devices, &plans);
+        let shared = Shared(Arc::new(Mutex::new(state)));
+        let domains = plans
+            .into_iter()
+            .map(|plan| Domain::new(plan, shared.clone()))
+            .collect();
+        Ok(Node {
+            shared,
+            domains,
+            contexts,
+        })
+    }
+
+    /// What each chip reported when it was ready, in the order of the devices.
+    #[must_use]
+    pub fn contexts(&self) -> &[ChipContext] {
+        &self.contexts
+    }
+
+    /// The chips, in order.
+    #[must_use]
+    pub fn devices(&self) -> Vec<Device> {
+        self.shared.lock().devices.clone()
+    }
+
+    /// The process of a chip, for people.
+    ///
+    /// # Errors
+    /// If there is no such chip.
+    pub fn pid(&self, device: Device) -> Result<u32> {
+        let state = self.shared.lock();
+        let chip = state.chip(device)?;
+        state.machine.pid(chip).ok_or(Error::Closed)
+    }
+
+    /// A domain that was configured before launch.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn domain(&self, name: &str) -> Result<Domain> {
+        let found = self.domains.iter().find(|domain| domain.name() == name);
+        found
+            .cloned()
+            .ok_or_else(|| Error::config("domain", format!("`{name}` was not configured")))
+    }
+
+    /// Opens a domain now.
+    ///
+    /// # Errors
+    /// If the spec cannot be, or there is no memory.
+    pub fn open_domain(&self, spec: &DomainSpec) -> Result<Domain> {
+        open_domain(&self.shared, spec)
+    }
+
+    /// Zeroed memory for `count` elements on a chip.
+    ///
+    /// # Errors
+    /// If there is no such chip or no memory.
+    pub fn zeros<T: Element>(&self, device: Device, count: usize) -> Result<Tensor<T>> {
+        let mut state = self.shared.lock();
+        let chip = state.chip(device)?;
+        let what = format!("a tensor on device {device}");
+        let bytes = (count as u64)
+            .checked_mul(T::DTYPE.bytes() as u64)
+            .unwrap_or(u64::MAX);
+        let layout = Layout::private(state.fresh_segment(), bytes)?;
+        let plan = SegmentPlan {
+            layout,
+            what,
+            chips: vec![chip],
+        };
+        state.machine.create(&plan)?;
+        state.know(&plan, false);
+        drop(state);
+        Ok(Tensor::new(layout, device, count, self.shared.clone()))
+    }
+
+    /// Memory on a chip with these values.
+    ///
+    /// # Errors
+    /// If there is no such chip or no memory.
+    pub fn tensor<T: Element>(&self, device: Device, values: &[T]) -> Result<Tensor<T>> {
+        let tensor = self.zeros(device, values.len())?;
+        tensor.write(values)?;
+        Ok(tensor)
+    }
+
+    /// Runs an orchestration: returns when every task it submitted is done.
+    ///
+    /// # Errors
+    /// The first error, with its path. Other tasks have then ended too, and the node can run again, except
+    /// on chips that are gone.
+    pub fn run<R>(&self, orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R>) -> Result<R> {
+        Orchestrator::run(&self.shared, orchestration)
+    }
+
+    /// A handle by which another thread can end a run, for Ctrl-C.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        self.shared.lock().machine.interrupter()
+    }
+
+    /// Ends everything: tasks, domains, chips, memory. Idempotent, bounded, also done on drop.
+    pub fn close(&self) {
+        let mut state = self.shared.lock();
+        if !std::mem::replace(&mut state.closed, true) {
+            state.abort_all("the node is closing");
+            state.machine.close();
+            state.segments.clear();
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Opens a domain on a node.
+pub(crate) fn open_domain(shared: &Shared, spec: &DomainSpec) -> Result<Domain> {
+    let mut state = shared.lock();
+    state.check_open()?;
+    let segment = state.fresh_segment();
+    let plan = spec.plan(&state.devices, segment)?;
+    for &chip in &plan.segment.chips {
+        state.check_alive(chip)?;
+    }
+    state.machine.create(&plan.segment)?;
+    state.know(&plan.segment, true);
+    let mut staged = true;
+    spec.for_each_staged(&plan, |rank, offset, bytes| {
+        staged &= state.machine.write(segment, rank, offset, bytes)
+    });
+    drop(state);
+    debug_assert!(staged, "the plan was checked against the data");
+    Ok(Domain::new(plan, shared.clone()))
+}
+
+impl State {
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    pub(crate) fn chip(&self, device: Device) -> Result<usize> {
+        self.check_open()?;
+        let found = self.devices.iter().position(|have| *have == device);
+        found.ok_or_else(|| Error::NoSuchDevice {
+            device,
+            have: list(&self.devices),
+        })
+    }
+
+    pub(crate) fn check_alive(&self, chip: usize) -> Result<()> {
+        match self.machine.end(chip) {
+            None => Ok(()),
+            Some(cause) => Err(Error::Gone {
+                device: self.devices[chip],
+                cause,
+            }),
+        }
+    }
+
+    fn fresh_segment(&mut self) -> Segment {
+        self.next_segment += 1;
+        Segment(self.next_segment - 1)
+    }
+
+    fn know(&mut self, plan: &SegmentPlan, is_domain: bool) {
+        let (what, chips) = (plan.what.clone(), plan.chips.clone());
+        self.segments.insert(
+            plan.layout.segment,
+            Known {
+                what,
+                chips,
+                is_domain,
+                released: false,
+                uses: 0,
+            },
+        );
+    }
+
+    /// No more uses; freed now, or when the last task that uses it is done.
+    pub(crate) fn release(&mut self, segment: Segment) {
+        let Some(known) = self.segments.get_mut(&segment) else {
+            return;
+        };
+        known.released = true;
+        if known.uses == 0
+            && let Some(known) = self.segments.remove(&segment)
+        {
+            self.machine.release(segment, &known.chips);
+        }
+    }
+
+    pub(crate) fn end_use(&mut self, segment: Segment) {
+        let Some(known) = self.segments.get_mut(&segment) else {
+            return;
+        };
+        known.uses -= 1;
+        if known.released {
+            self.release(segment);
+        }
+    }
+
+    fn usable(&self, segment: Segment) -> Result<()> {
+        self.check_open()?;
+        match self.segments.get(&segment) {
+            Some(known) if !known.released => Ok(()),
+            Some(known) => Err(Error::Released {
+                what: known.what.clone(),
+            }),
+            None => Err(Error::Released {
+                what: "this memory".into(),
+            }),
+        }
+    }
+
+    pub(crate) fn write(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.settle()?;
+        self.usable(segment)?;
+        let fits = self.machine.write(segment, rank, offset, bytes);
+        if fits {
+            Ok(())
+        } else {
+            Err(self.outside(segment, bytes.len()))
+        }
+    }
+
+    pub(crate) fn read(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.settle()?;
+        self.usable(segment)?;
+        let there = self.machine.read(segment, rank, offset, bytes);
+        if there {
+            Ok(())
+        } else {
+            Err(self.outside(segment, bytes.len()))
+        }
+    }
+
+    fn outside(&self, segment: Segment, asked: usize) -> Error {
+        let what = self
+            .segments
+            .get(&segment)
+            .map_or_else(String::new, |known| known.what.clone());
+        Error::Length { what, have: 0, asked }
+    }
+
+    /// Ends every wait in every domain.
+    pub(crate) fn abort_all(&mut self, reason: &str) {
+        let domains: Vec<Segment> = self
+            .segments
+            .iter()
+            .filter(|(_, known)| known.is_domain)
+            .map(|(segment, _)| *segment)
+            .collect();
+        for segment in domains {
+            self.machine.abort(segment, reason);
+        }
+    }
+}
