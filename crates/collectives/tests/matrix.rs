@@ -55,7 +55,9 @@ fn check_all(op: Op) {
         &[Dtype::BF16, Dtype::U8],
         &ReduceOp::ALL,
     );
-    check(op, 64, &[1, 65, 200], &[Dtype::F32], &[ReduceOp::Sum]);
+    // With 64 ranks a scatter moves one element per chunk: three are plenty.
+    let counts = if op == Op::Scatter { [1, 3] } else { [1, 65] };
+    check(op, 64, &counts, &[Dtype::F32], &[ReduceOp::Sum]);
 }
 
 macro_rules! operations {

@@ -160,17 +160,22 @@ impl Call {
         (x, y, false)
     }
 
-    /// Puts the call into a world, with inputs made from `seed`.
+    /// Puts the call into a world, with inputs made from `seed` that suit it.
     pub fn place(&self, world: &World, seed: u64) -> Placed {
-        with_dtype!(self.dtype, T => self.place_typed::<T>(world, seed))
+        self.place_inputs(world, seed, self.op.is_exact())
     }
 
-    fn place_typed<T: Element>(&self, world: &World, seed: u64) -> Placed {
+    /// The same, with inputs for which rounding and order show, or with such for which they do not.
+    pub fn place_inputs(&self, world: &World, seed: u64, is_messy: bool) -> Placed {
+        with_dtype!(self.dtype, T => self.place_typed::<T>(world, seed, is_messy))
+    }
+
+    fn place_typed<T: Element>(&self, world: &World, seed: u64, is_messy: bool) -> Placed {
         let (x, y, same) = self.memory(world);
         let mut rng = Rng(seed);
         let inputs: Vec<Vec<T>> = (0..x.len())
             .map(|rank| {
-                let element = |_| match self.op.is_exact() {
+                let element = |_| match is_messy {
                     true => messy(&mut rng, self.reduce),
                     false => tame(&mut rng, self.reduce, rank),
                 };
@@ -278,20 +283,45 @@ pub fn run_calls(
         .map(|(call, seed)| call.place(&world, seed))
         .collect();
     let (world, placed) = (Rc::new(world), Rc::new(placed));
-    world
-        .run_well(schedule, |core, rank| {
-            let (world, placed) = (world.clone(), placed.clone());
-            Box::pin(async move {
-                for call in placed.iter() {
-                    call.call(&core, &world, rank).await?;
-                }
-                Ok(())
-            })
-        })
+    run_placed(&world, &placed, schedule)
         .map_err(|error| format!("{calls:?} under {schedule:?}: {error}"))?;
     for call in placed.iter() {
         call.verify(&world)
             .map_err(|error| format!("{:?} under {schedule:?}: {error}", call.call))?;
     }
     Ok(())
+}
+
+/// Runs calls one after the other on one team.
+pub fn run_placed(
+    world: &Rc<World>,
+    placed: &Rc<Vec<Placed>>,
+    schedule: Schedule,
+) -> std::result::Result<(), String> {
+    world.run_well(schedule, |core, rank| {
+        let (world, placed) = (world.clone(), placed.clone());
+        Box::pin(async move {
+            for call in placed.iter() {
+                call.call(&core, &world, rank).await?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Every rank's output of one call on messy inputs.
+pub fn outputs(
+    world: World,
+    call: &Call,
+    schedule: Schedule,
+    seed: u64,
+) -> std::result::Result<Vec<Vec<u8>>, String> {
+    let placed = Rc::new(vec![call.place_inputs(&world, seed, true)]);
+    let world = Rc::new(world);
+    run_placed(&world, &placed, schedule)?;
+    Ok(placed[0]
+        .y
+        .iter()
+        .map(|span| world.machine.bytes(*span))
+        .collect())
 }

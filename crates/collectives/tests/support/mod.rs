@@ -6,6 +6,7 @@
 //! a test that it neither races nor deadlocks.
 #![allow(
     dead_code,
+    unused_imports,
     missing_docs,
     unreachable_pub,
     reason = "shared by several test programs"
