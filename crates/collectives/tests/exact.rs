@@ -1,4 +1,9 @@
 //! The bit-exact contract: the same bits on every rank, for every chunking, from every direct algorithm.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
 
 mod support;
 

@@ -2,6 +2,11 @@
 //!
 //! Each was found by exhaustive exploration or nearly happened here. The right version of each runs under
 //! the very same schedules, so a detector that cries wolf fails too.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
 
 mod support;
 

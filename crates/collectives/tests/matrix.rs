@@ -1,4 +1,9 @@
 //! Every operation, dtype, reduction, number of ranks and count, against the reference.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
 
 mod support;
 

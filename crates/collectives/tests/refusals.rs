@@ -1,4 +1,9 @@
 //! Calls that make no sense are refused with a cure, before they have had any effect.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
 
 mod support;
 

@@ -1,4 +1,9 @@
 //! Any mixture of operations on one team, with any types, under any schedule.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that panics has failed"
+)]
 
 mod support;
 
