@@ -1,2 +1,68 @@
-//! Every collective algorithm, once, over `Core`.
+//! Every collective algorithm, once, over [`Core`](ringwork_isa::Core).
+//!
+//! This layer sits on `isa` alone: it knows regions, signals and a core, and never a process, a clock or a
+//! network. Each collective is an `async fn` that all members of a domain call, with the same count, in
+//! the same order; the same source runs native, simulated and under the checker.
+//!
+//! ```
+//! use ringwork_collectives::{Algorithm, Team, all_reduce};
+//! use ringwork_isa::{Core, InOut, ReduceOp, Result};
+//!
+//! /// Replaces `grad` by its sum over all ranks, in place.
+//! async fn sum_gradients<C: Core>(core: &C, team: Team<f32>, grad: InOut<f32>) -> Result<()> {
+//!     all_reduce(core, team, grad.into(), grad.into(), ReduceOp::Sum, Algorithm::TwoPhase).await
+//! }
+//! ```
+//!
+//! # Staged or in the window
+//! The functions at the root of this crate take data from anywhere on the chip and stage it through the
+//! scratch buffer of a [`Team`]; what is larger than the scratch is moved in chunks. Those in [`window`]
+//! work on data that lives in a window already, and copy nothing twice.
+//!
+//! # How data is dealt to ranks
+//! Where a collective cuts data into one part per rank, part `r` of a total of `N` elements is
+//! [`part_range(N, ranks, r)`](ringwork_isa::part_range): equal parts if `N` divides, else the first
+//! `N % ranks` parts are one longer.
+//!
+//! # Contract
+//! - **COL-1 (exact).** Direct algorithms accumulate every element in rank order 0..n in
+//!   [`Element::Wide`](ringwork_isa::Element::Wide) and round once. Their results are the same bits on
+//!   every rank, for every chunking, whichever of them ran. The rings promise only that all ranks agree
+//!   with each other; [`Algorithm::is_exact`] says which is which.
+//! - **COL-2 (in place).** The output may be the same memory as the input, or the part of it that
+//!   corresponds: every chunk is staged before any element of its output is written.
+//! - **COL-3 (any mixture).** Collectives may follow each other on one team in any order, any number of
+//!   times, with any element types, and nothing needs to be reset between them. See [`Team`].
+//! - **COL-4 (checked first).** Lengths, roots and capacities are checked before anything is written or
+//!   signalled: a refused call has had no effect.
+//! - **COL-5 (nothing to do).** A call on no elements returns at once and does not synchronise.
 #![forbid(unsafe_code)]
+
+mod algorithm;
+mod all_gather;
+pub mod all_reduce;
+mod all_to_all;
+mod arguments;
+mod barrier;
+mod blocks;
+mod broadcast;
+mod chunk;
+mod gather;
+mod lane;
+mod reduce;
+mod reduce_scatter;
+mod scatter;
+mod team;
+pub mod window;
+
+pub use algorithm::Algorithm;
+pub use all_gather::all_gather;
+pub use all_reduce::all_reduce;
+pub use all_to_all::all_to_all;
+pub use barrier::barrier;
+pub use broadcast::broadcast;
+pub use gather::gather;
+pub use reduce::reduce;
+pub use reduce_scatter::reduce_scatter;
+pub use scatter::scatter;
+pub use team::Team;

@@ -1,0 +1,47 @@
+//! All-reduce: every rank gets the reduction of everybody's data.
+//!
+//! Four ways, one file each; [`all_reduce()`] takes the choice as a value. Bytes moved per rank for `S` bytes
+//! on `n` ranks:
+//!
+//! | | staged | read from slots | steps | exact |
+//! |---|---|---|---|---|
+//! | [`one_phase`] | `S` | `n S` | 1 | yes |
+//! | [`two_phase`] | `S` | `2 S` | 2 | yes |
+//! | [`ring`] | `S` | `2 S (n-1)/n` from one neighbour | `2 (n-1)` | no |
+//! | [`bidirectional_ring`] | `S` | half of that from each neighbour | `2 (n-1)` | no |
+
+mod bidirectional_ring;
+mod one_phase;
+mod ring;
+mod two_phase;
+
+pub use bidirectional_ring::bidirectional_ring;
+pub use one_phase::one_phase;
+pub use ring::ring;
+pub use two_phase::two_phase;
+
+use crate::{Algorithm, Team};
+use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result};
+
+/// `y[i]` becomes `x[i]` reduced over all ranks, on every rank, by the algorithm asked for.
+///
+/// In place if `y` is `x`. The same bits on every rank; the same bits for every exact algorithm (COL-1).
+///
+/// # Errors
+/// If `x` and `y` are not equally long, the scratch cannot hold one element per half, or as
+/// [`Core::wait`].
+pub async fn all_reduce<C: Core, T: Element>(
+    core: &C,
+    team: Team<T>,
+    x: In<T>,
+    y: Out<T>,
+    op: ReduceOp,
+    algorithm: Algorithm,
+) -> Result<()> {
+    match algorithm {
+        Algorithm::OnePhase => one_phase(core, team, x, y, op).await,
+        Algorithm::TwoPhase => two_phase(core, team, x, y, op).await,
+        Algorithm::Ring => ring(core, team, x, y, op).await,
+        Algorithm::BidirectionalRing => bidirectional_ring(core, team, x, y, op).await,
+    }
+}

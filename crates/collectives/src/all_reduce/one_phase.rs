@@ -1,0 +1,37 @@
+//! One-phase all-reduce: everybody stages, meets, and reduces everybody.
+//!
+//! Least latency: one meeting, whatever the number of ranks; but every rank does all of the reading.
+//!
+//! Traffic per rank, for `S` bytes on `n` ranks: `S` staged, `n S` read, `S` written; 1 step. Exact.
+
+use crate::Team;
+use crate::arguments::same_length;
+use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result};
+
+/// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; each rank reduces everything itself.
+///
+/// In place if `y` is `x`.
+///
+/// # Errors
+/// If `x` and `y` are not equally long, the scratch cannot hold one element per half, or as
+/// [`Core::wait`].
+pub async fn one_phase<C: Core, T: Element>(
+    core: &C,
+    team: Team<T>,
+    x: In<T>,
+    y: Out<T>,
+    op: ReduceOp,
+) -> Result<()> {
+    same_length("`y`", y.len(), x.len())?;
+    if team.ranks() == 1 {
+        return core.copy(y, x).await;
+    }
+    for chunk in team.chunks(x.len(), 1)? {
+        let turn = team.turn(core).await?;
+        let slot = turn.slot.slice(0..chunk.len())?;
+        core.copy(slot, x.slice(chunk.clone())?).await?;
+        turn.meet(core).await?;
+        core.reduce(y.slice(chunk)?, slot.on_all(), op).await?;
+    }
+    Ok(())
+}

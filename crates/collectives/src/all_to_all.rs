@@ -1,0 +1,53 @@
+//! All-to-all: every rank sends a part of its data to every rank.
+//!
+//! Model: stage one block per rank, meet, pull my block from everybody, each as soon as its owner has
+//! arrived.
+//!
+//! Traffic per rank, for `S` bytes of input on each of `n` ranks: `S` staged, `S (n-1)/n` pulled; 1 step.
+
+use crate::Team;
+use crate::arguments::{same_length, times_ranks};
+use crate::blocks::{block, stage_blocks};
+use crate::chunk::clip;
+use ringwork_isa::{Core, Element, In, Out, Result, part_range};
+
+/// `y` becomes part `me` of everybody's `x`, one after the other in rank order.
+///
+/// `x` has the same length on every rank, and `y` is `ranks` times part `me` of it: as long as `x` if the
+/// ranks divide it, and then it may be in place.
+///
+/// # Errors
+/// If the lengths do not fit, the scratch cannot hold one element for every rank per half, or as
+/// [`Core::wait`].
+pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, y: Out<T>) -> Result<()> {
+    let (me, ranks) = team.place();
+    let mine = part_range(x.len(), ranks, me);
+    same_length(
+        "`y`, my part of `x` from every rank,",
+        y.len(),
+        times_ranks(mine.len(), ranks)?,
+    )?;
+    if ranks == 1 {
+        return core.copy(y, x).await;
+    }
+    let longest = part_range(x.len(), ranks, 0).len();
+    for chunk in team.chunks(longest, ranks)? {
+        let turn = team.turn(core).await?;
+        stage_blocks(core, turn.slot, x, ranks, &chunk).await?;
+        turn.arrive(core).await?;
+        for (peer, index) in team.members() {
+            turn.wait_for(core, peer).await?;
+            let piece = clip(part_range(y.len(), ranks, index), &chunk);
+            if piece.is_empty() {
+                continue;
+            }
+            let source = if index == me {
+                x.slice(clip(mine.clone(), &chunk))?
+            } else {
+                block(turn.slot.on(peer)?, chunk.len(), me, piece.len())?.into()
+            };
+            core.copy(y.slice(piece)?, source).await?;
+        }
+    }
+    Ok(())
+}

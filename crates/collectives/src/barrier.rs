@@ -1,0 +1,16 @@
+//! Barrier: everybody meets.
+//!
+//! Model: one arrival, one wait per peer. Traffic per rank: one signal word written, `n - 1` read; one step.
+
+use crate::Team;
+use ringwork_isa::{Core, Element, Result};
+
+/// Returns when every member has called it; sees everything they did before.
+///
+/// Takes an epoch of the team's barrier like any other operation, so it mixes with all of them (TEAM-2).
+///
+/// # Errors
+/// As [`Core::wait`].
+pub async fn barrier<C: Core, T: Element>(core: &C, team: Team<T>) -> Result<()> {
+    team.meet().arrive_and_wait(core).await
+}

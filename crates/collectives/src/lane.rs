@@ -1,0 +1,154 @@
+//! A lane: one way around the ring, and the steps that data takes on it.
+//!
+//! Ranks have places 0..n along a lane, each pulling from the place before it (its upstream), around the
+//! ring. The data in a slot is cut into n parts. In the first n-1 steps the place `q` takes, at step `s`,
+//! its upstream's partial result of part `q - 2 - s` and adds its own; part `p` so starts at place `p + 1`
+//! and is complete at place `p`. In the next n-1 steps it takes the finished part `q - 1 - s`.
+//!
+//! One counter per lane and rank says how many steps the rank has finished, staging being the first. The
+//! rule for every step is the same: wait until my upstream has finished as many as I have.
+//!
+//! # Invariants
+//! - **LANE-1 (in step).** Every operation adds `2n - 1` to the counter of each lane it uses (TEAM-2).
+//! - **LANE-2 (everybody begun).** To have finished `k` steps, the place `j` before me has finished `k - j`;
+//!   so at the end every place has staged, which is TEAM-4 without waiting at the barrier.
+//! - **LANE-3 (no overwriting).** When I write the finished part `q - 1 - s`, in my step `n + s`, the only
+//!   reader of its partial value, place `q + 1`, has read it: by LANE-2 place `q + 1`, which is `n - 1`
+//!   before me, has then finished its step `1 + s`, in which it read.
+
+use crate::Team;
+use crate::arguments::same_length;
+use ringwork_isa::{Compare, Core, Element, In, Notify, Out, Rank, ReduceOp, Result, Shared, Signal};
+
+/// Which way data moves. The number is the step cell of the lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// To the right neighbour, `me + 1`.
+    Forward = 0,
+    /// To the left neighbour, `me - 1`.
+    Backward = 1,
+}
+
+/// All-reduces over `L` lanes at once, each with its equal part of the data.
+pub(crate) async fn around<C: Core, T: Element, const L: usize>(
+    core: &C,
+    team: Team<T>,
+    x: In<T>,
+    y: Out<T>,
+    op: ReduceOp,
+    directions: [Direction; L],
+) -> Result<()> {
+    same_length("`y`", y.len(), x.len())?;
+    let (_, ranks) = team.place();
+    if ranks == 1 {
+        return core.copy(y, x).await;
+    }
+    for chunk in team.chunks(x.len(), 1)? {
+        let turn = team.turn(core).await?;
+        let slot = turn.slot.slice(0..chunk.len())?;
+        core.copy(slot, x.slice(chunk.clone())?).await?;
+        // Keeps the epoch of everybody's next operation; nobody waits for it here (LANE-2).
+        turn.arrive(core).await?;
+
+        let mut lanes = Vec::with_capacity(L);
+        for (index, direction) in directions.into_iter().enumerate() {
+            lanes.push(Lane::open(core, &team, slot.part(L, index)?, direction).await?);
+        }
+        for step in 0..ranks - 1 {
+            for lane in &mut lanes {
+                lane.reduce(core, step, op).await?;
+            }
+        }
+        for step in 0..ranks - 1 {
+            for lane in &mut lanes {
+                lane.take(core, step).await?;
+            }
+        }
+        core.copy(y.slice(chunk)?, slot).await?;
+    }
+    Ok(())
+}
+
+/// One rank's place on a lane, during one operation.
+#[derive(Debug)]
+struct Lane<T> {
+    /// My memory for this lane, staged.
+    slot: Shared<T>,
+    /// Who I pull from.
+    upstream: Rank,
+    /// My place along the lane: the rank, or its mirror image on the way back.
+    place: usize,
+    /// Places on the lane.
+    ranks: usize,
+    /// My counter.
+    steps: Signal,
+    /// Its value: the steps I have finished, on top of those of earlier operations.
+    finished: i32,
+}
+
+impl<T: Element> Lane<T> {
+    /// Takes my place, with `slot` staged: the first step.
+    async fn open<C: Core>(
+        core: &C,
+        team: &Team<T>,
+        slot: Shared<T>,
+        direction: Direction,
+    ) -> Result<Lane<T>> {
+        let (me, ranks) = team.place();
+        let (left, right) = ((me + ranks - 1) % ranks, (me + 1) % ranks);
+        let (place, upstream) = match direction {
+            Direction::Forward => (me, left),
+            Direction::Backward => (ranks - 1 - me, right),
+        };
+        let steps = team.steps().at(direction as u32)?;
+        let mut lane = Lane {
+            slot,
+            upstream: Rank(u32::try_from(upstream).unwrap_or(u32::MAX)),
+            place,
+            ranks,
+            steps,
+            finished: core.peek(steps).await?,
+        };
+        lane.finish(core).await?;
+        Ok(lane)
+    }
+
+    /// Adds my own to the partial result of a part, at step `step` of the first `ranks - 1`.
+    async fn reduce<C: Core>(&mut self, core: &C, step: usize, op: ReduceOp) -> Result<()> {
+        self.upstream_is_level(core).await?;
+        let (mine, theirs) = self.part(2 + step)?;
+        if !mine.is_empty() {
+            core.reduce(mine, [theirs, mine], op).await?;
+        }
+        self.finish(core).await
+    }
+
+    /// Takes a finished part, at step `step` of the second `ranks - 1`.
+    async fn take<C: Core>(&mut self, core: &C, step: usize) -> Result<()> {
+        self.upstream_is_level(core).await?;
+        let (mine, theirs) = self.part(1 + step)?;
+        if !mine.is_empty() {
+            core.copy(mine, theirs).await?;
+        }
+        self.finish(core).await
+    }
+
+    /// The part that is `back` places behind me: mine, and my upstream's.
+    fn part(&self, back: usize) -> Result<(Shared<T>, Shared<T>)> {
+        let mine = self
+            .slot
+            .part(self.ranks, (self.place + 2 * self.ranks - back) % self.ranks)?;
+        Ok((mine, mine.on(self.upstream)?))
+    }
+
+    async fn upstream_is_level<C: Core>(&self, core: &C) -> Result<()> {
+        core.wait(self.steps.on(self.upstream)?, Compare::Ge, self.finished)
+            .await
+            .map(drop)
+    }
+
+    async fn finish<C: Core>(&mut self, core: &C) -> Result<()> {
+        self.finished = self.finished.wrapping_add(1);
+        core.notify(self.steps, Notify::Set(self.finished)).await
+    }
+}

@@ -1,0 +1,47 @@
+//! Reduce-scatter: every rank gets its part of the reduction of everybody's data.
+//!
+//! Model: stage one block per rank, meet, reduce everybody's block for me in rank order.
+//!
+//! Traffic per rank, for `S` bytes of input on each of `n` ranks: `S` staged, `S` read, `S/n` written;
+//! 1 step. Exact (COL-1).
+
+use crate::Team;
+use crate::arguments::same_length;
+use crate::blocks::{block, stage_blocks};
+use crate::chunk::clip;
+use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result, part_range};
+
+/// `y` becomes part `me` of `x` reduced over all ranks.
+///
+/// `y` has as many elements as that part: the same on every rank if the ranks divide `x`. In place if `y`
+/// is that part of `x`, or the beginning of `x`.
+///
+/// # Errors
+/// If the lengths do not fit, the scratch cannot hold one element for every rank per half, or as
+/// [`Core::wait`].
+pub async fn reduce_scatter<C: Core, T: Element>(
+    core: &C,
+    team: Team<T>,
+    x: In<T>,
+    y: Out<T>,
+    op: ReduceOp,
+) -> Result<()> {
+    let (me, ranks) = team.place();
+    let part = part_range(x.len(), ranks, me).len();
+    same_length("`y`, my part of the reduced `x`,", y.len(), part)?;
+    if ranks == 1 {
+        return core.copy(y, x).await;
+    }
+    let longest = part_range(x.len(), ranks, 0).len();
+    for chunk in team.chunks(longest, ranks)? {
+        let turn = team.turn(core).await?;
+        stage_blocks(core, turn.slot, x, ranks, &chunk).await?;
+        turn.meet(core).await?;
+        let piece = y.slice(clip(0..part, &chunk))?;
+        if !piece.is_empty() {
+            let block = block(turn.slot, chunk.len(), me, piece.len())?;
+            core.reduce(piece, block.on_all(), op).await?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! What the members of a domain share to run staged collectives: scratch memory, a barrier, step counters.
+
+use crate::arguments::same_domain;
+use crate::chunk::chunks;
+use ringwork_isa::{Barrier, Compare, Core, Element, Error, Rank, Result, Shared, Signals};
+use std::ops::Range;
+
+/// The members of a domain, ready to run staged collectives together. A handle: copy it freely.
+///
+/// # Model
+/// Every operation (a collective whose data fits; otherwise each chunk of one) takes the next epoch `e`
+/// of the barrier and works in the half of the scratch that belongs to the parity of `e`. Its single
+/// barrier separates staging from reading; the next operation works in the other half, so nobody needs to
+/// wait for the slowest reader. Algorithms with more steps inside count them in `steps`.
+///
+/// # Invariants
+/// - **TEAM-1 (one writer).** A counter of rank `r`, in the barrier or in `steps`, is written by `r` only.
+/// - **TEAM-2 (in step).** Every operation adds the same amount to each counter on every rank, and never
+///   resets one. So between operations my own counters are everybody's, and tell an operation where its
+///   own count starts.
+/// - **TEAM-3 (one epoch, one half).** An operation that uses the scratch uses one epoch `e`, and no
+///   other scratch than `half(e)`. (Two epochs would let the next operation have the same parity.)
+/// - **TEAM-4 (nobody ahead).** No operation ends on a rank before every rank has begun it, and begins on
+///   no rank before the one before has ended there.
+///
+/// Hence `half(e)` is not written again, by the operation of epoch `e + 2`, before the operation of
+/// `e + 1` has ended on the writer, so begun on every rank, so everybody has ended the operation of `e`.
+///
+/// Teams of different element types may share the same scratch bytes, barrier and steps, if the bytes are
+/// a multiple of 16: then both halves are the same bytes for every type.
+#[derive(Clone, Copy, Debug)]
+pub struct Team<T> {
+    scratch: Shared<T>,
+    meet: Barrier,
+    steps: Signals,
+}
+
+impl<T: Element> Team<T> {
+    /// Step counters that a team needs on every rank: one per direction around a ring.
+    pub const STEP_CELLS: u32 = 2;
+
+    /// A team over a scratch buffer, a barrier and step counters that nothing else touches (but other
+    /// teams of the same three may).
+    ///
+    /// # Errors
+    /// If the three are not of one domain, or there are fewer than [`STEP_CELLS`](Team::STEP_CELLS).
+    #[track_caller]
+    pub fn new(scratch: Shared<T>, meet: Barrier, steps: Signals) -> Result<Team<T>> {
+        same_domain("the scratch", &scratch, &meet)?;
+        if (steps.rank(), steps.ranks()) != (meet.rank(), meet.ranks()) {
+            return Err(Error::failed(format!(
+                "the step signals are held by rank {} of {}, the barrier by rank {} of {}; open both on one domain",
+                steps.rank(),
+                steps.ranks(),
+                meet.rank(),
+                meet.ranks()
+            )));
+        }
+        if steps.count < Self::STEP_CELLS {
+            return Err(Error::failed(format!(
+                "a team needs {} step signals and got {}; declare that many",
+                Self::STEP_CELLS,
+                steps.count
+            )));
+        }
+        Ok(Team { scratch, meet, steps })
+    }
+
+    /// The rank that holds this handle.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.meet.rank()
+    }
+
+    /// Members of the domain.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.meet.ranks()
+    }
+
+    /// The staging memory.
+    #[must_use]
+    pub fn scratch(&self) -> Shared<T> {
+        self.scratch
+    }
+
+    /// Where everybody meets.
+    #[must_use]
+    pub fn meet(&self) -> Barrier {
+        self.meet
+    }
+
+    /// The step counters.
+    #[must_use]
+    pub fn steps(&self) -> Signals {
+        self.steps
+    }
+
+    /// My rank and the number of ranks, for part arithmetic.
+    pub(crate) fn place(&self) -> (usize, usize) {
+        (self.rank().0 as usize, self.ranks() as usize)
+    }
+
+    /// Every member, from me on and around, so that not everybody reads from the same one at once.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (Rank, usize)> + use<T> {
+        let (me, ranks) = (self.rank().0, self.ranks());
+        (0..ranks).map(move |step| {
+            let peer = (me + step) % ranks;
+            (Rank(peer), peer as usize)
+        })
+    }
+
+    /// The chunks of `total` elements when half the scratch has to hold `blocks` of each chunk.
+    ///
+    /// # Errors
+    /// If it cannot hold even one element of each.
+    #[track_caller]
+    pub(crate) fn chunks(
+        &self,
+        total: usize,
+        blocks: usize,
+    ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
+        let half = self.scratch.half(0).len();
+        if total > 0 && half < blocks {
+            return Err(Error::failed(format!(
+                "the scratch holds {half} elements per half, and this collective over {} ranks needs at least \
+                 {blocks}; declare a scratch of {} elements or more",
+                self.ranks(),
+                blocks.saturating_mul(2)
+            )));
+        }
+        Ok(chunks(total, half / blocks.max(1)))
+    }
+
+    /// Begins an operation: learns its epoch, and with it the half of the scratch to use.
+    pub(crate) async fn turn<C: Core>(&self, core: &C) -> Result<Turn<T>> {
+        let epoch = self.meet.epoch(core).await?;
+        Ok(Turn {
+            slot: self.scratch.half(epoch),
+            meet: self.meet,
+            epoch,
+        })
+    }
+}
+
+/// One operation of a team: its epoch and its half of the scratch (TEAM-3).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn<T> {
+    /// My half of the scratch for this operation.
+    pub(crate) slot: Shared<T>,
+    meet: Barrier,
+    epoch: i32,
+}
+
+impl<T: Element> Turn<T> {
+    /// Says that what I staged is ready. Once per operation.
+    pub(crate) async fn arrive<C: Core>(&self, core: &C) -> Result<()> {
+        self.meet.arrive(core, self.epoch).await
+    }
+
+    /// Waits until `peer` has arrived. An operation must wait for everybody before it ends (TEAM-4).
+    pub(crate) async fn wait_for<C: Core>(&self, core: &C, peer: Rank) -> Result<()> {
+        if peer != self.meet.rank() {
+            let arrivals = self.meet.signals().at(0)?.on(peer)?;
+            core.wait(arrivals, Compare::Ge, self.epoch).await?;
+        }
+        Ok(())
+    }
+
+    /// Arrives and waits for everybody.
+    pub(crate) async fn meet<C: Core>(&self, core: &C) -> Result<()> {
+        self.arrive(core).await?;
+        self.meet.wait(core, self.epoch).await
+    }
+}

@@ -1,0 +1,23 @@
+//! Collectives on data that already lives in a window: nothing is staged, nothing is copied twice.
+//!
+//! Each works on a window buffer of the same size on every rank and needs only the domain's barrier, which
+//! may be that of a [`Team`](crate::Team) and then mixes with its operations. There is no scratch, hence
+//! no chunks and no limit on the size.
+//!
+//! # Invariants
+//! - **WIN-1 (meet on entry).** Nobody reads a peer's data before that peer has called.
+//! - **WIN-2 (meet on exit).** A call returns when nobody reads or writes my data any more: it may be
+//!   changed at once. This is what the second barrier is for; the data is not double-buffered.
+//! - **WIN-3 (disjoint).** Between two meetings, what a rank writes is touched by nobody else.
+//!
+//! All are exact (COL-1).
+
+mod all_gather;
+mod all_reduce;
+mod broadcast;
+mod reduce_scatter;
+
+pub use all_gather::all_gather;
+pub use all_reduce::{Spread, all_reduce};
+pub use broadcast::broadcast;
+pub use reduce_scatter::reduce_scatter;

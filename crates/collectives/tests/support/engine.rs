@@ -1,0 +1,401 @@
+//! The engine: memory, signals, and one step at a time.
+
+use super::race::{Access, Clock, Race, Shadow};
+use super::schedule::Schedule;
+use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
+use ringwork_isa::{
+    Device, Element, Error, Notify, Rank, ReduceOp, Result, SIGNAL_STRIDE_BYTES, Segment, Signal, Span,
+    Waited, with_dtype,
+};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::panic::Location;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// What ends a run before every kernel has returned.
+#[derive(Debug)]
+pub enum Failure {
+    Race(Race),
+    /// Nobody can move: what each rank that is left waits for.
+    Deadlock(Vec<Waited>),
+    /// More steps than any correct kernel here takes.
+    TooLong,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Race(race) => write!(f, "race: {race}"),
+            Failure::Deadlock(waiting) => {
+                write!(f, "deadlock:")?;
+                waiting.iter().try_for_each(|waited| write!(f, "\n  {waited}"))
+            }
+            Failure::TooLong => write!(f, "no end in sight"),
+        }
+    }
+}
+
+pub type Kernel = Pin<Box<dyn Future<Output = Result<()>>>>;
+
+/// Steps after which a run is given up.
+const MAX_STEPS: usize = 2_000_000;
+
+#[derive(Debug)]
+pub struct Machine(RefCell<State>);
+
+#[derive(Debug)]
+struct State {
+    memory: BTreeMap<Segment, Memory>,
+    cells: Vec<Cell>,
+    clocks: Vec<Clock>,
+    shadow: Shadow,
+    pending: Vec<Option<(Instruction, &'static Location<'static>)>>,
+    /// Whether the pending instruction can happen now.
+    can_move: Vec<bool>,
+    answers: Vec<Option<Result<Answer>>>,
+}
+
+#[derive(Debug)]
+struct Memory {
+    bytes: Vec<u8>,
+    /// The only rank that may touch it; `None` for windows.
+    owner: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Cell {
+    value: i32,
+    /// What whoever reads the value then knows.
+    released: Clock,
+    last: Option<Access>,
+}
+
+impl Machine {
+    /// `ranks` cores, and `cells` signals that start at `first`.
+    pub fn new(ranks: usize, cells: usize, first: i32) -> Machine {
+        let cell = Cell {
+            value: first,
+            released: Clock::new(ranks),
+            last: None,
+        };
+        let mut clocks = vec![Clock::new(ranks); ranks];
+        clocks
+            .iter_mut()
+            .enumerate()
+            .for_each(|(rank, clock)| clock.tick(rank));
+        Machine(RefCell::new(State {
+            memory: BTreeMap::new(),
+            cells: vec![cell; cells],
+            clocks,
+            shadow: Shadow::default(),
+            pending: vec![None; ranks],
+            can_move: vec![false; ranks],
+            answers: vec![None; ranks],
+        }))
+    }
+
+    /// Makes a segment, or lengthens it, and fills what is new.
+    pub fn grow(&self, segment: Segment, owner: Option<usize>, len: usize, fill: u8) {
+        let state = &mut *self.0.borrow_mut();
+        let memory = state.memory.entry(segment).or_insert(Memory {
+            bytes: Vec::new(),
+            owner,
+        });
+        memory.bytes.resize(memory.bytes.len().max(len), fill);
+    }
+
+    /// The bytes of a span, read from outside.
+    pub fn bytes(&self, span: Span) -> Vec<u8> {
+        let range = range(&span);
+        self.0.borrow().memory[&span.segment].bytes[range].to_vec()
+    }
+
+    /// Writes the bytes of a span from outside.
+    pub fn fill(&self, span: Span, bytes: &[u8]) {
+        let range = range(&span);
+        self.0.borrow_mut().memory.get_mut(&span.segment).unwrap().bytes[range].copy_from_slice(bytes);
+    }
+
+    /// Runs one kernel per rank until all have returned.
+    pub fn run(
+        self: &Rc<Self>,
+        schedule: Schedule,
+        kernel: impl Fn(SteppedCore, Rank) -> Kernel,
+    ) -> std::result::Result<Vec<Result<()>>, Failure> {
+        let ranks = self.0.borrow().pending.len();
+        let mut chooser = schedule.start(ranks);
+        let mut kernels: Vec<Kernel> = (0..ranks as u32)
+            .map(|rank| {
+                let core = SteppedCore::new(self.clone(), CoreId(rank), Device(rank));
+                kernel(core, Rank(rank))
+            })
+            .collect();
+        let mut results = vec![None; ranks];
+        let mut poll = |rank: usize, results: &mut Vec<Option<Result<()>>>| {
+            if let Poll::Ready(result) = kernels[rank]
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+            {
+                results[rank] = Some(result);
+            }
+        };
+        for rank in 0..ranks {
+            poll(rank, &mut results);
+        }
+        for _ in 0..MAX_STEPS {
+            if results.iter().all(Option::is_some) {
+                return Ok(results.into_iter().flatten().collect());
+            }
+            let ready = self.0.borrow().ready();
+            if ready.is_empty() {
+                return Err(Failure::Deadlock(self.0.borrow().waiting()));
+            }
+            let rank = chooser.choose(&ready);
+            self.0.borrow_mut().step(rank).map_err(Failure::Race)?;
+            poll(rank, &mut results);
+        }
+        Err(Failure::TooLong)
+    }
+}
+
+impl Engine for Machine {
+    fn issue(&self, core: CoreId, instruction: Instruction, at: &'static Location<'static>) {
+        let state = &mut *self.0.borrow_mut();
+        let before = state.pending[core.0 as usize].replace((instruction, at));
+        assert!(before.is_none(), "a core issues one instruction at a time");
+        state.consider(core.0 as usize);
+    }
+
+    fn answer(&self, core: CoreId) -> Poll<Result<Answer>> {
+        match self.0.borrow_mut().answers[core.0 as usize].take() {
+            Some(answer) => Poll::Ready(answer),
+            None => Poll::Pending,
+        }
+    }
+}
+
+fn range(span: &Span) -> Range<usize> {
+    let bytes = span.byte_range().unwrap();
+    usize::try_from(bytes.start).unwrap()..usize::try_from(bytes.end).unwrap()
+}
+
+impl State {
+    fn cell(&self, signal: &Signal) -> usize {
+        usize::try_from(signal.offset().unwrap() / SIGNAL_STRIDE_BYTES).unwrap()
+    }
+
+    /// Ranks whose next instruction can happen now.
+    fn ready(&self) -> Vec<usize> {
+        (0..self.can_move.len())
+            .filter(|&rank| self.can_move[rank])
+            .collect()
+    }
+
+    /// Finds out whether `rank` can move: when it issued an instruction, or a signal changed.
+    fn consider(&mut self, rank: usize) {
+        self.can_move[rank] = match &self.pending[rank] {
+            Some((
+                Instruction::Wait {
+                    signal,
+                    compare,
+                    operand,
+                },
+                _,
+            )) => compare.holds(self.cells[self.cell(signal)].value, *operand),
+            other => other.is_some(),
+        };
+    }
+
+    /// What every waiting rank waits for.
+    fn waiting(&self) -> Vec<Waited> {
+        let pending = self.pending.iter().flatten();
+        pending
+            .filter_map(|(instruction, at)| match instruction {
+                Instruction::Wait {
+                    signal,
+                    compare,
+                    operand,
+                } => Some(Waited {
+                    me: signal.holder(),
+                    on: signal.rank(),
+                    signal: signal.index(),
+                    value: self.cells[self.cell(signal)].value,
+                    compare: *compare,
+                    needed: *operand,
+                    site: (*at).into(),
+                }),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Executes the instruction that `rank` has issued.
+    fn step(&mut self, rank: usize) -> std::result::Result<(), Race> {
+        let (instruction, at) = self.pending[rank].take().unwrap();
+        self.can_move[rank] = false;
+        let checked = self.check(rank, &instruction, at);
+        let answer = match checked {
+            Ok(()) => Ok(self.execute(rank, instruction, at)?),
+            Err(error) => Err(error),
+        };
+        self.answers[rank] = Some(answer);
+        Ok(())
+    }
+
+    fn check(&self, rank: usize, instruction: &Instruction, at: &'static Location<'static>) -> Result<()> {
+        let (dst, sources): (Option<&Span>, &[Span]) = match instruction {
+            Instruction::Copy { dst, src } => (Some(dst), std::slice::from_ref(src)),
+            Instruction::Reduce { dst, sources, .. } => (Some(dst), sources),
+            Instruction::Load { src } => (None, std::slice::from_ref(src)),
+            Instruction::Store { dst, .. } => (Some(dst), &[]),
+            _ => (None, &[]),
+        };
+        for span in dst.into_iter().chain(sources) {
+            let bytes = span.byte_range().unwrap_or(u64::MAX..u64::MAX);
+            let there = self.memory.get(&span.segment).is_some_and(|memory| {
+                bytes.end <= memory.bytes.len() as u64 && memory.owner.is_none_or(|owner| owner == rank)
+            });
+            if !there {
+                return Err(Error::NotMapped {
+                    segment: span.segment,
+                    start: bytes.start,
+                    end: bytes.end,
+                    site: at.into(),
+                });
+            }
+        }
+        for (index, source) in sources.iter().enumerate() {
+            if let Some(dst) = dst
+                && dst.segment == source.segment
+                && let (to, from) = (range(dst), range(source))
+                && to != from
+                && to.start < from.end
+                && from.start < to.end
+            {
+                return Err(Error::Overlap {
+                    source_index: u32::try_from(index).unwrap(),
+                    site: at.into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn execute(
+        &mut self,
+        rank: usize,
+        instruction: Instruction,
+        at: &'static Location<'static>,
+    ) -> std::result::Result<Answer, Race> {
+        match instruction {
+            Instruction::Copy { dst, src } if dst == src => {}
+            Instruction::Copy { dst, src } => {
+                let bytes = self.read(rank, &src, at)?;
+                self.write(rank, &dst, &bytes, at)?;
+            }
+            Instruction::Reduce { dst, sources, op } => {
+                let mut operands = Vec::new();
+                for source in &sources {
+                    operands.push(self.read(rank, source, at)?);
+                }
+                let bytes = with_dtype!(dst.dtype, T => reduce::<T>(&operands, op));
+                self.write(rank, &dst, &bytes, at)?;
+            }
+            Instruction::Load { src } => return Ok(Answer::Bytes(Some(self.read(rank, &src, at)?))),
+            Instruction::Store { dst, bytes } => self.write(rank, &dst, &bytes.unwrap(), at)?,
+            Instruction::Vector { .. } => {}
+            Instruction::Notify { signal, how } => self.notify(rank, &signal, how, at)?,
+            Instruction::Wait { signal, .. } | Instruction::Peek { signal } => {
+                let cell = &self.cells[self.cell(&signal)];
+                self.clocks[rank].join(&cell.released);
+                return Ok(Answer::Value(cell.value));
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    fn read(
+        &mut self,
+        rank: usize,
+        span: &Span,
+        at: &'static Location<'static>,
+    ) -> std::result::Result<Vec<u8>, Race> {
+        let clock = &self.clocks[rank];
+        let access = Access::new(rank, false, at, clock);
+        self.shadow
+            .touch(span.segment, span.byte_range().unwrap(), access, clock)?;
+        Ok(self.memory[&span.segment].bytes[range(span)].to_vec())
+    }
+
+    fn write(
+        &mut self,
+        rank: usize,
+        span: &Span,
+        bytes: &[u8],
+        at: &'static Location<'static>,
+    ) -> std::result::Result<(), Race> {
+        let clock = &self.clocks[rank];
+        let access = Access::new(rank, true, at, clock);
+        self.shadow
+            .touch(span.segment, span.byte_range().unwrap(), access, clock)?;
+        self.memory.get_mut(&span.segment).unwrap().bytes[range(span)].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// `Set` begins a new release, and only one writer may use it; `Add` joins what others released.
+    fn notify(
+        &mut self,
+        rank: usize,
+        signal: &Signal,
+        how: Notify,
+        at: &'static Location<'static>,
+    ) -> std::result::Result<(), Race> {
+        let index = self.cell(signal);
+        let (cell, clock) = (&mut self.cells[index], &mut self.clocks[rank]);
+        let access = Access::new(rank, true, at, clock);
+        match how {
+            Notify::Set(value) => {
+                if let Some(first) = cell.last.filter(|last| !last.is_before(clock)) {
+                    return Err(Race {
+                        what: format!("signal {} of rank {} set by two", signal.index(), signal.rank()),
+                        first,
+                        second: access,
+                    });
+                }
+                cell.value = value;
+                cell.released = clock.clone();
+            }
+            Notify::Add(value) => {
+                cell.value = cell.value.wrapping_add(value);
+                cell.released.join(clock);
+            }
+        }
+        cell.last = Some(access);
+        clock.tick(rank);
+        for waiter in 0..self.pending.len() {
+            self.consider(waiter);
+        }
+        Ok(())
+    }
+}
+
+fn reduce<T: Element>(operands: &[Vec<u8>], op: ReduceOp) -> Vec<u8> {
+    let operands: Vec<Vec<T>> = operands
+        .iter()
+        .map(|bytes| bytemuck::pod_collect_to_vec(bytes))
+        .collect();
+    let fold = |i: usize| {
+        let first = operands[0][i].widen();
+        let wide = operands[1..]
+            .iter()
+            .fold(first, |acc, next| T::combine(op, acc, next[i].widen()));
+        T::narrow(wide)
+    };
+    let result: Vec<T> = (0..operands[0].len()).map(fold).collect();
+    bytemuck::cast_slice(&result).to_vec()
+}

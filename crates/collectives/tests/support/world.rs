@@ -1,0 +1,166 @@
+//! A domain to test in: windows, private memory, signals, and handles to them.
+
+use super::engine::{Failure, Kernel, Machine};
+use super::schedule::Schedule;
+use ringwork_collectives::Team;
+use ringwork_isa::stepped::SteppedCore;
+use ringwork_isa::{
+    Barrier, Dtype, Element, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span,
+};
+use std::cell::Cell;
+use std::rc::Rc;
+
+const WINDOW: Segment = Segment(1);
+const SIGNALS: Segment = Segment(2);
+const PRIVATE: u32 = 100;
+/// What memory holds that nobody has written.
+pub const POISON: u8 = 0xa5;
+
+/// Cells per rank: the barrier, the steps, and as many spare ones as there are ranks.
+fn cells(ranks: u32) -> u32 {
+    3 + ranks
+}
+
+#[derive(Debug)]
+pub struct World {
+    pub ranks: u32,
+    pub machine: Rc<Machine>,
+    scratch_bytes: u64,
+    stride: u64,
+    window_used: Cell<u64>,
+    private_used: Cell<u64>,
+}
+
+impl World {
+    pub fn new(ranks: u32, scratch_bytes: usize) -> World {
+        World::with(ranks, scratch_bytes, 16 << 10, 0)
+    }
+
+    /// Windows with room for `data_bytes` beside the scratch; signals that start at `first`.
+    pub fn with(ranks: u32, scratch_bytes: usize, data_bytes: usize, first: i32) -> World {
+        let scratch_bytes = scratch_bytes as u64;
+        let stride = scratch_bytes.next_multiple_of(16) + data_bytes as u64;
+        let machine = Machine::new(ranks as usize, (cells(ranks) * ranks) as usize, first);
+        machine.grow(
+            WINDOW,
+            None,
+            usize::try_from(stride * u64::from(ranks)).unwrap(),
+            POISON,
+        );
+        World {
+            ranks,
+            machine: Rc::new(machine),
+            scratch_bytes,
+            stride,
+            window_used: Cell::new(scratch_bytes.next_multiple_of(16)),
+            private_used: Cell::new(0),
+        }
+    }
+
+    /// Signal cells `from..from + count` of every rank, held by `me`.
+    fn signals(&self, me: Rank, from: u32, count: u32) -> Signals {
+        Signals {
+            segment: SIGNALS,
+            base: u64::from(from) * SIGNAL_STRIDE_BYTES,
+            stride: u64::from(cells(self.ranks)) * SIGNAL_STRIDE_BYTES,
+            count,
+            me,
+            ranks: self.ranks,
+        }
+    }
+
+    pub fn meet(&self, me: Rank) -> Barrier {
+        Barrier::new(self.signals(me, 0, 1))
+    }
+
+    pub fn steps(&self, me: Rank) -> Signals {
+        self.signals(me, 1, 2)
+    }
+
+    /// One spare cell for every rank.
+    pub fn matrix(&self, me: Rank) -> Signals {
+        self.signals(me, 3, self.ranks)
+    }
+
+    pub fn scratch<T: Element>(&self, me: Rank) -> Shared<T> {
+        let len = self.scratch_bytes / T::DTYPE.bytes() as u64;
+        Region::from_span(self.window_span(me, 0, T::DTYPE, len)).unwrap()
+    }
+
+    pub fn team<T: Element>(&self, me: Rank) -> Team<T> {
+        Team::new(self.scratch(me), self.meet(me), self.steps(me)).unwrap()
+    }
+
+    fn window_span(&self, me: Rank, base: u64, dtype: Dtype, len: u64) -> Span {
+        Span {
+            segment: WINDOW,
+            base,
+            stride: self.stride,
+            me,
+            rank: me,
+            ranks: self.ranks,
+            dtype,
+            start: 0,
+            len,
+        }
+    }
+
+    /// A new window buffer: each rank's own handle to it.
+    pub fn window_buffer(&self, dtype: Dtype, len: usize) -> Vec<Span> {
+        let base = self.window_used.get();
+        let end = base + (len * dtype.bytes()) as u64;
+        assert!(end <= self.stride, "the test needs larger windows");
+        self.window_used.set(end.next_multiple_of(16));
+        (0..self.ranks)
+            .map(|rank| self.window_span(Rank(rank), base, dtype, len as u64))
+            .collect()
+    }
+
+    /// A new private buffer on every rank.
+    pub fn private_buffer(&self, dtype: Dtype, len: usize) -> Vec<Span> {
+        let base = self.private_used.get();
+        let end = (base + (len * dtype.bytes()) as u64).next_multiple_of(16);
+        self.private_used.set(end);
+        let one = |rank: u32| {
+            let segment = Segment(PRIVATE + rank);
+            let end = usize::try_from(end).unwrap();
+            self.machine.grow(segment, Some(rank as usize), end, POISON);
+            Span {
+                segment,
+                base,
+                stride: 0,
+                me: Rank(0),
+                rank: Rank(0),
+                ranks: 1,
+                dtype,
+                start: 0,
+                len: len as u64,
+            }
+        };
+        (0..self.ranks).map(one).collect()
+    }
+
+    /// Runs one kernel per rank; what each returned.
+    pub fn run(
+        &self,
+        schedule: Schedule,
+        kernel: impl Fn(SteppedCore, Rank) -> Kernel,
+    ) -> std::result::Result<Vec<Result<()>>, Failure> {
+        self.machine.run(schedule, kernel)
+    }
+
+    /// Runs one kernel per rank, all of which succeed.
+    pub fn run_well(
+        &self,
+        schedule: Schedule,
+        kernel: impl Fn(SteppedCore, Rank) -> Kernel,
+    ) -> std::result::Result<(), String> {
+        let results = self
+            .run(schedule, kernel)
+            .map_err(|failure| failure.to_string())?;
+        for (rank, result) in results.into_iter().enumerate() {
+            result.map_err(|error| format!("rank {rank}: {error}"))?;
+        }
+        Ok(())
+    }
+}
