@@ -38,6 +38,9 @@
 //! - **COL-5 (nothing to do).** A call on no elements returns at once and does not synchronise.
 #![forbid(unsafe_code)]
 
+// The code that `#[kernel]` writes says `::ringwork`.
+extern crate ringwork_native as ringwork;
+
 mod algorithm;
 mod all_gather;
 pub mod all_reduce;
@@ -48,6 +51,7 @@ mod blocks;
 mod broadcast;
 mod chunk;
 mod gather;
+pub mod kernels;
 mod lane;
 mod reduce;
 mod reduce_scatter;

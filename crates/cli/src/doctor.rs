@@ -1,0 +1,44 @@
+//! `ringwork doctor`: what this machine offers, and what is missing.
+
+use ringwork::native::probe::{Finding, Verdict, probe};
+use serde_json::json;
+use std::process::ExitCode;
+
+pub(crate) fn run(as_json: bool) -> ExitCode {
+    let findings = probe();
+    let missing = findings
+        .iter()
+        .filter(|finding| finding.verdict == Verdict::Missing)
+        .count();
+    if as_json {
+        let list: Vec<_> = findings
+            .iter()
+            .map(|Finding { name, value, verdict }| json!({ "name": name, "value": value, "verdict": format!("{verdict:?}").to_lowercase() }))
+            .collect();
+        println!("{}", json!({ "findings": list, "missing": missing }));
+    } else {
+        let width = findings
+            .iter()
+            .map(|finding| finding.name.len())
+            .max()
+            .unwrap_or(0);
+        for Finding { name, value, verdict } in &findings {
+            let mark = match verdict {
+                Verdict::Fine => "ok     ",
+                Verdict::Note => "note   ",
+                Verdict::Missing => "MISSING",
+            };
+            println!("{mark}  {name:<width$}  {value}");
+        }
+        match missing {
+            0 => println!("\nNothing is missing: ringwork runs here."),
+            1 => println!("\nOne thing is missing: the native platform cannot run here."),
+            more => println!("\n{more} things are missing: the native platform cannot run here."),
+        }
+    }
+    if missing == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

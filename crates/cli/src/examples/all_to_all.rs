@@ -1,0 +1,33 @@
+//! All-to-all: every rank sends a different part to every rank.
+
+use super::collective::Collective;
+use super::{Example, describe_size};
+use crate::job::{Check, Job, pattern};
+use ringwork::collectives::kernels;
+use ringwork::prelude::*;
+
+pub(super) const EXAMPLE: Example = Example {
+    name: "all_to_all",
+    about: "a different part from every chip to every chip",
+    min_devices: 1,
+    default_devices: 4,
+    describe: describe_size,
+    run,
+};
+
+fn run(job: &Job) -> ringwork::Result<Vec<Check>> {
+    with_dtype!(job.dtype, T => typed::<T>(job))
+}
+
+fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
+    let (count, ranks) = (job.count, job.devices.len());
+    let all_to_all = Collective::<T> {
+        input: ranks * count,
+        output: Box::new(move |_| ranks * count),
+        fill: Box::new(move |source, i| pattern(source * 1000 + i / count * 100 + i % count)),
+        golden: Box::new(move |me, i| Some(pattern(i / count * 1000 + me * 100 + i % count))),
+    };
+    all_to_all.run(job, |with| {
+        kernels::all_to_all::task(with.x, with.y, with.scratch, with.meet, with.steps)
+    })
+}

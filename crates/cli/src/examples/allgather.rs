@@ -1,0 +1,33 @@
+//! All-gather: every rank gets everybody's data, in rank order.
+
+use super::collective::Collective;
+use super::{Example, describe_size};
+use crate::job::{Check, Job, pattern};
+use ringwork::collectives::kernels;
+use ringwork::prelude::*;
+
+pub(super) const EXAMPLE: Example = Example {
+    name: "allgather",
+    about: "everybody's data, on all chips",
+    min_devices: 1,
+    default_devices: 4,
+    describe: describe_size,
+    run,
+};
+
+fn run(job: &Job) -> ringwork::Result<Vec<Check>> {
+    with_dtype!(job.dtype, T => typed::<T>(job))
+}
+
+fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
+    let (count, ranks) = (job.count, job.devices.len());
+    let all_gather = Collective::<T> {
+        input: count,
+        output: Box::new(move |_| ranks * count),
+        fill: Box::new(|rank, i| pattern(rank * 100 + i)),
+        golden: Box::new(move |_, i| Some(pattern(i / count * 100 + i % count))),
+    };
+    all_gather.run(job, |with| {
+        kernels::all_gather::task(with.x, with.y, with.scratch, with.meet, with.steps)
+    })
+}

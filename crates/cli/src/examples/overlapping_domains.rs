@@ -1,0 +1,89 @@
+//! Overlapping domains: the middle chip is a member of two, with a different rank in each.
+
+use super::{Example, describe_size};
+use crate::job::{Check, Job, pattern, sum_of_patterns};
+use ringwork::collectives::{Algorithm, Team, kernels};
+use ringwork::prelude::*;
+
+pub(super) const EXAMPLE: Example = Example {
+    name: "overlapping_domains",
+    about: "one chip in two domains, with a different rank in each",
+    min_devices: 2,
+    default_devices: 3,
+    describe: describe_size,
+    run,
+};
+
+fn run(job: &Job) -> ringwork::Result<Vec<Check>> {
+    with_dtype!(job.dtype, T => typed::<T>(job))
+}
+
+/// A domain, and on each of its members an input and an output.
+struct Half<T> {
+    domain: Domain,
+    x: Vec<Tensor<T>>,
+    y: Vec<Tensor<T>>,
+}
+
+fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
+    let node = job.launch(Node::builder())?;
+    let chips = node.devices();
+    // Two chips: [0, 1] and [1, 0]. More: they share the one in the middle, last here and first there.
+    let middle = chips.len() / 2;
+    let left: Vec<Device> = chips[..=middle].to_vec();
+    let right: Vec<Device> = if chips.len() == 2 {
+        vec![chips[1], chips[0]]
+    } else {
+        chips[middle..].to_vec()
+    };
+    let halves = [
+        open::<T>(job, &node, "left", left)?,
+        open::<T>(job, &node, "right", right)?,
+    ];
+    job.rounds(
+        || {
+            node.run(|orch| {
+                for Half { domain, x, y } in &halves {
+                    let (scratch, meet) = (domain.buffer::<T>("scratch")?, domain.barrier("meet")?);
+                    let steps = domain.signals("steps")?;
+                    orch.group(domain.members().iter().copied(), |chip| {
+                        let rank = domain.rank_of(chip).map_or(0, |rank| rank.0 as usize);
+                        let (x, y) = (&x[rank], &y[rank]);
+                        let (op, algorithm) = (ReduceOp::Sum, Algorithm::TwoPhase);
+                        Ok(kernels::all_reduce::task(
+                            x, y, &scratch, &meet, &steps, op, algorithm,
+                        ))
+                    })?;
+                }
+                Ok(())
+            })
+        },
+        || {
+            let mut checks = Vec::new();
+            for Half { domain, y, .. } in &halves {
+                let ranks = domain.members().len();
+                for (rank, (chip, y)) in domain.members().iter().zip(y).enumerate() {
+                    let golden = |i| sum_of_patterns(ranks, |rank| rank * 100 + i);
+                    let who = format!("rank {rank} of \"{}\"", domain.name());
+                    checks.push(Check::compare(*chip, who, &y.read()?, golden));
+                }
+            }
+            Ok(checks)
+        },
+    )
+}
+
+fn open<T: Element>(job: &Job, node: &Node, name: &str, members: Vec<Device>) -> ringwork::Result<Half<T>> {
+    let spec = DomainSpec::new(name, members.clone())
+        .buffer::<T>("scratch", 512)
+        .barrier("meet")
+        .signals("steps", Team::<T>::STEP_CELLS);
+    let domain = node.open_domain(&spec)?;
+    let (mut x, mut y) = (Vec::new(), Vec::new());
+    for (rank, chip) in members.iter().enumerate() {
+        let values: Vec<T> = (0..job.count).map(|i| pattern(rank * 100 + i)).collect();
+        x.push(node.tensor(*chip, &values)?);
+        y.push(node.zeros::<T>(*chip, job.count)?);
+    }
+    Ok(Half { domain, x, y })
+}

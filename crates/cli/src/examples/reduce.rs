@@ -1,0 +1,43 @@
+//! Reduce: the root alone gets the sum. The last rank is the root.
+
+use super::collective::Collective;
+use super::{Example, describe_size};
+use crate::job::{Check, Job, pattern, sum_of_patterns};
+use ringwork::collectives::kernels;
+use ringwork::prelude::*;
+
+pub(super) const EXAMPLE: Example = Example {
+    name: "reduce",
+    about: "the sum over all chips, on the root alone",
+    min_devices: 1,
+    default_devices: 4,
+    describe: describe_size,
+    run,
+};
+
+fn run(job: &Job) -> ringwork::Result<Vec<Check>> {
+    with_dtype!(job.dtype, T => typed::<T>(job))
+}
+
+fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
+    let (count, ranks) = (job.count, job.devices.len());
+    let root = ranks - 1;
+    let reduce = Collective::<T> {
+        input: count,
+        output: Box::new(move |_| count),
+        fill: Box::new(|rank, i| pattern(rank * 100 + i)),
+        golden: Box::new(move |me, i| (me == root).then(|| sum_of_patterns(ranks, |rank| rank * 100 + i))),
+    };
+    let root = Rank(u32::try_from(root).unwrap_or(0));
+    reduce.run(job, |with| {
+        kernels::reduce::task(
+            with.x,
+            with.y,
+            with.scratch,
+            with.meet,
+            with.steps,
+            ReduceOp::Sum,
+            root,
+        )
+    })
+}

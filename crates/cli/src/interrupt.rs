@@ -1,0 +1,22 @@
+//! Ctrl-C: the first ends the run in order, the second ends the program at once.
+
+use crate::EXIT_INTERRUPTED;
+use ringwork::runtime::Interrupter;
+use std::sync::{Mutex, PoisonError};
+
+static CURRENT: Mutex<Option<Interrupter>> = Mutex::new(None);
+
+/// From now on Ctrl-C and SIGTERM interrupt what [`watch`] was told of; chips die with this process.
+pub(crate) fn install() {
+    let handler = || match CURRENT.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(interrupter) => interrupter.interrupt(),
+        None => std::process::exit(EXIT_INTERRUPTED.into()),
+    };
+    // If it cannot be installed, Ctrl-C kills this process, and the chips with it: as clean, less polite.
+    let _ = ctrlc::set_handler(handler);
+}
+
+/// What Ctrl-C interrupts.
+pub(crate) fn watch(interrupter: Interrupter) {
+    *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupter);
+}

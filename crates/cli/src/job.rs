@@ -1,0 +1,142 @@
+//! What an example is asked to do, and what it answers.
+
+use crate::interrupt;
+use indicatif::ProgressBar;
+use ringwork::collectives::Algorithm;
+use ringwork::prelude::*;
+use ringwork::runtime::NodeBuilder;
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+/// What a user asked for.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) devices: Vec<u32>,
+    pub(crate) count: usize,
+    pub(crate) dtype: Dtype,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) rounds: u32,
+    pub(crate) bar: ProgressBar,
+    pub(crate) times: RefCell<Times>,
+}
+
+/// How long things took.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) launch: Duration,
+    pub(crate) rounds: Vec<Duration>,
+}
+
+/// One result, compared with its golden value.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub(crate) device: Device,
+    /// Such as `rank 2` or `rank 0 of "left"`.
+    pub(crate) who: String,
+    pub(crate) values: usize,
+    pub(crate) wrong: Option<String>,
+}
+
+impl Job {
+    /// Launches the node that an example runs on: what is asked for on the command line.
+    pub(crate) fn launch(&self, builder: NodeBuilder) -> ringwork::Result<Node> {
+        let start = Instant::now();
+        let node = builder.devices(self.devices.iter().copied()).launch()?;
+        self.times.borrow_mut().launch = start.elapsed();
+        interrupt::watch(node.interrupter());
+        Ok(node)
+    }
+
+    /// Does `round` as often as asked, checking the result each time; returns the last round's checks, or
+    /// those of the first round that was wrong.
+    pub(crate) fn rounds(
+        &self,
+        mut round: impl FnMut() -> ringwork::Result<()>,
+        mut check: impl FnMut() -> ringwork::Result<Vec<Check>>,
+    ) -> ringwork::Result<Vec<Check>> {
+        let mut checks = Vec::new();
+        for _ in 0..self.rounds {
+            let start = Instant::now();
+            round()?;
+            self.times.borrow_mut().rounds.push(start.elapsed());
+            checks = check()?;
+            self.bar.inc(1);
+            if checks.iter().any(|check| check.wrong.is_some()) {
+                break;
+            }
+        }
+        Ok(checks)
+    }
+}
+
+impl Check {
+    /// Compares values with a golden function of the index.
+    pub(crate) fn compare<T: Element>(
+        device: Device,
+        who: impl Into<String>,
+        values: &[T],
+        golden: impl Fn(usize) -> T,
+    ) -> Check {
+        let wrong = values.iter().enumerate().find(|(i, value)| **value != golden(*i));
+        let wrong = wrong.map(|(i, value)| format!("element {i} is {value}, should be {}", golden(i)));
+        Check {
+            device,
+            who: who.into(),
+            values: values.len(),
+            wrong,
+        }
+    }
+}
+
+/// An element of a test pattern: `value`, or what is left of it when sums of 64 such values must stay exact
+/// in `T` whichever way they are added.
+pub(crate) fn pattern<T: Element>(value: usize) -> T {
+    T::from_i64(small::<T>(value))
+}
+
+fn small<T: Element>(value: usize) -> i64 {
+    let modulus = match T::DTYPE {
+        Dtype::F64 | Dtype::I64 | Dtype::I32 => 1 << 24,
+        Dtype::F32 => 1 << 16,
+        Dtype::F16 => 1 << 5,
+        Dtype::BF16 | Dtype::I8 | Dtype::U8 => 1 << 2,
+    };
+    i64::try_from(value % modulus).unwrap_or(0)
+}
+
+/// The sum of a pattern over ranks: the closed form, as exact as the pattern.
+pub(crate) fn sum_of_patterns<T: Element>(ranks: usize, value: impl Fn(usize) -> usize) -> T {
+    T::from_i64((0..ranks).map(|rank| small::<T>(value(rank))).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_golden_sum_is_the_closed_form() {
+        for ranks in [1usize, 2, 4, 16, 64] {
+            for i in [0usize, 1, 255] {
+                let closed = ranks * i + 100 * ranks * (ranks - 1) / 2;
+                assert_eq!(sum_of_patterns::<f32>(ranks, |r| r * 100 + i), closed as f32);
+                assert_eq!(sum_of_patterns::<i64>(ranks, |r| r * 100 + i), closed as i64);
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_64_patterns_are_exact_in_every_type_at_every_step() {
+        for dtype in Dtype::ALL {
+            with_dtype!(dtype, T => {
+                let mut sum = T::from_i64(0);
+                let mut exact = 0;
+                for rank in 0..64 {
+                    let value = pattern::<T>(rank * 100 + 77_777);
+                    sum = T::narrow(T::combine(ReduceOp::Sum, sum.widen(), value.widen()));
+                    exact += small::<T>(rank * 100 + 77_777);
+                    assert_eq!(sum, T::from_i64(exact), "{dtype}");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The `ringwork` program: examples, measurements and checks from the command line.
+#![forbid(unsafe_code)]
+// A program for people prints.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod devices;
+mod doctor;
+mod examples;
+mod interrupt;
+mod job;
+mod nearest;
+mod report;
+mod run;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Multi-chip programs: kernels, the memory they share, and the order they run in.
+#[derive(Debug, Parser)]
+#[command(name = "ringwork", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run an example and verify its result on every rank
+    Run(run::RunArguments),
+    /// List the examples
+    Examples,
+    /// Say what this machine offers, and what is missing
+    Doctor {
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Exit code after Ctrl-C, as shells expect it.
+const EXIT_INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Examples => {
+            examples::print_list();
+            ExitCode::SUCCESS
+        }
+        Command::Doctor { json } => doctor::run(json),
+    }
+}

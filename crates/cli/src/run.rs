@@ -1,0 +1,130 @@
+//! `ringwork run`: an example, verified.
+
+use crate::devices::DeviceList;
+use crate::examples::{self, Example};
+use crate::job::{Job, Times};
+use crate::nearest::nearest;
+use crate::{EXIT_INTERRUPTED, interrupt, report};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use ringwork::collectives::Algorithm;
+use ringwork::prelude::Dtype;
+use std::cell::RefCell;
+use std::process::ExitCode;
+
+/// What `ringwork run` takes.
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// The example; `ringwork examples` lists them
+    name: String,
+    /// Where it runs
+    #[arg(short, long, default_value = "native")]
+    platform: Platform,
+    /// The chips: 0-3 or 0,2,5
+    #[arg(short, long)]
+    devices: Option<DeviceList>,
+    /// How: onephase, twophase, ring, bidirectional-ring
+    #[arg(long, default_value = "twophase")]
+    algo: Algorithm,
+    /// Elements per rank
+    #[arg(long, default_value_t = 256)]
+    count: usize,
+    /// Type of the elements: f32, f16, bf16, f64, i8, u8, i32, i64
+    #[arg(long, default_value = "f32")]
+    dtype: Dtype,
+    /// How often to do it, verifying every time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Platform {
+    /// One process per chip on this host
+    Native,
+}
+
+/// The most elements an example makes per rank: 1 Gi.
+const MAX_COUNT: usize = 1 << 30;
+
+pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
+    let Platform::Native = arguments.platform;
+    let Some(example) = examples::ALL
+        .iter()
+        .find(|example| example.name == arguments.name)
+    else {
+        let near = nearest(&arguments.name, examples::ALL.iter().map(|example| example.name));
+        let hint = near.map_or_else(
+            || "`ringwork examples` lists them".into(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        return refuse(&format!("there is no example `{}`; {hint}", arguments.name));
+    };
+    let devices = arguments
+        .devices
+        .clone()
+        .map_or_else(|| (0..example.default_devices).collect(), |list| list.0);
+    if arguments.count > MAX_COUNT {
+        return refuse(&format!("--count {} is more than {MAX_COUNT}", arguments.count));
+    }
+    if devices.len() < example.min_devices {
+        return refuse(&format!(
+            "`{}` needs at least {} devices; use -d",
+            example.name, example.min_devices
+        ));
+    }
+    let job = Job {
+        devices,
+        count: arguments.count,
+        dtype: arguments.dtype,
+        algorithm: arguments.algo,
+        rounds: arguments.rounds,
+        bar: bar(arguments),
+        times: RefCell::new(Times::default()),
+    };
+    interrupt::install();
+    execute(example, &job, arguments.json)
+}
+
+fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
+    let outcome = (example.run)(job);
+    job.bar.finish_and_clear();
+    match outcome {
+        Ok(checks) => {
+            if json {
+                report::print_json(example.name, job, &checks);
+            } else {
+                report::print_lines(example.name, &(example.describe)(job), job, &checks);
+            }
+            if report::verified(&checks) {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(ringwork::Error::Interrupted) => {
+            eprintln!("interrupted; every chip was ended in order");
+            ExitCode::from(EXIT_INTERRUPTED)
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bar(arguments: &RunArguments) -> ProgressBar {
+    if arguments.rounds == 1 || arguments.json {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} round {pos} of {len}, {eta} left");
+    ProgressBar::new(arguments.rounds.into())
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn refuse(why: &str) -> ExitCode {
+    eprintln!("error: {why}");
+    ExitCode::from(2)
+}
