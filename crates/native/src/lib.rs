@@ -1,1 +1,3 @@
 //! One host: sealed shared memory, signals, mailboxes, chip processes.
+
+pub mod arith;
