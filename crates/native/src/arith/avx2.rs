@@ -86,42 +86,47 @@ impl Register for __m256i {
     }
 }
 
-/// One load for the common short lengths (no wait for store forwarding), else by way of the stack.
+/// Words by one masked load, odd lengths by way of the stack, which waits for its stores.
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn load_part(from: *const u8, bytes: usize) -> __m256i {
-    // SAFETY: the caller vouches for `bytes` < 32, all of which the pieces add up to; `local` holds 32.
+    if bytes.is_multiple_of(4) {
+        // SAFETY: `bytes` at `from` (ARITH-2); words that are masked out are not accessed.
+        return unsafe { _mm256_maskload_epi32(from.cast(), first_words(bytes / 4)) };
+    }
+    let mut local = [0u8; 32];
+    // SAFETY: `bytes` < 32 at `from` (ARITH-2), and `local` holds 32.
     unsafe {
-        match bytes {
-            4 => _mm256_zextsi128_si256(_mm_loadu_si32(from)),
-            8 => _mm256_zextsi128_si256(_mm_loadu_si64(from)),
-            16 => _mm256_zextsi128_si256(_mm_loadu_si128(from.cast())),
-            _ => {
-                let mut local = [0u8; 32];
-                copy_pieces(local.as_mut_ptr(), from, bytes);
-                _mm256_loadu_si256(local.as_ptr().cast())
-            }
-        }
+        copy_pieces(local.as_mut_ptr(), from, bytes);
+        _mm256_loadu_si256(local.as_ptr().cast())
     }
 }
 
+/// By way of the stack: loads forward from a larger store, and masked stores are slow on AMD.
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn store_part(lanes: __m256i, to: *mut u8, bytes: usize) {
-    let low = _mm256_castsi256_si128(lanes);
-    // SAFETY: the caller vouches for `bytes` < 32, all of which the pieces add up to; `local` holds 32.
+    let mut local = [0u8; 32];
+    // SAFETY: `bytes` < 32 at `to` (ARITH-2), and `local` holds 32.
     unsafe {
-        match bytes {
-            4 => _mm_storeu_si32(to, low),
-            8 => _mm_storeu_si64(to, low),
-            16 => _mm_storeu_si128(to.cast(), low),
-            _ => {
-                let mut local = [0u8; 32];
-                _mm256_storeu_si256(local.as_mut_ptr().cast(), lanes);
-                copy_pieces(to, local.as_ptr(), bytes);
-            }
-        }
+        _mm256_storeu_si256(local.as_mut_ptr().cast(), lanes);
+        copy_pieces(to, local.as_ptr(), bytes);
     }
+}
+
+/// A mask of the first `words` < 8 words.
+#[target_feature(enable = "avx2")]
+#[inline]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "fewer than 8"
+)]
+fn first_words(words: usize) -> __m256i {
+    _mm256_cmpgt_epi32(
+        _mm256_set1_epi32(words as i32),
+        _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+    )
 }
 
 /// Copies `bytes` < 32 in pieces of 16, 8, 4, 2 and 1.

@@ -1,6 +1,6 @@
 //! The inner loops of `Core::copy` and `Core::reduce`, on memory other processes may be writing.
 //!
-//! One generic loop ([`vector`]) runs at every level of the processor ([`Isa`]); a level is a table of
+//! One generic loop (`vector`) runs at every level of the processor ([`Isa`]); a level is a table of
 //! intrinsics per element type, so that there is one algorithm and no hand-written special cases. The
 //! meaning of every operator is [`Element::combine`](ringwork_isa::Element::combine) and nothing else: all levels equal
 //! it bit for bit, whatever the length, alignment or chunking.
@@ -60,6 +60,10 @@ mod avx512;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
 mod plain;
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little")
+))]
 mod vector;
 
 #[cfg(test)]
@@ -179,7 +183,9 @@ impl Isa {
                 Isa::Avx2 => avx2::copy_streaming(dst, src, bytes),
                 #[cfg(target_arch = "x86_64")]
                 Isa::Avx512 => avx512::copy_streaming(dst, src, bytes),
-                _ => self.copy(dst, src, bytes),
+                #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+                Isa::Neon => neon::copy_streaming(dst, src, bytes),
+                _ => plain::copy(dst, src, bytes),
             }
         }
     }

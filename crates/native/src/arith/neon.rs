@@ -35,6 +35,16 @@ pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     unsafe { vector::copy::<uint8x16_t>(dst, src, bytes) }
 }
 
+/// As [`copy_streaming`](super::copy_streaming); `stnp` has no intrinsic, so with ordinary stores.
+///
+/// # Safety
+/// As [`copy`](super::copy); the processor has NEON (ARITH-1).
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn copy_streaming(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller's promises, unchanged.
+    unsafe { vector::copy_streaming::<uint8x16_t>(dst, src, bytes) }
+}
+
 impl Register for uint8x16_t {
     const BYTES: usize = 16;
 

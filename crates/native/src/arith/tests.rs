@@ -190,14 +190,14 @@ fn check_reduce(seed: u64, count: usize, sources: usize, alias: Option<usize>) {
 
 fn cases(many: u32) -> ProptestConfig {
     ProptestConfig {
-        cases: if cfg!(miri) { 3 } else { many },
+        cases: if cfg!(miri) { 2 } else { many },
         failure_persistence: None,
         ..ProptestConfig::default()
     }
 }
 
 fn longest() -> usize {
-    if cfg!(miri) { 20 } else { 200 }
+    if cfg!(miri) { 12 } else { 200 }
 }
 
 proptest! {
@@ -254,7 +254,10 @@ proptest! {
                     isa.reduce(dtype, op, parts.ptr(), &pointers, cut);
                     isa.reduce(dtype, op, parts.ptr().add(offset), &later, count - cut);
                 }
-                prop_assert_eq!(whole.contents(), parts.contents(), "{} {} {:?} cut at {}", dtype, op, isa, cut);
+                let (whole, parts, what) = (whole.contents(), parts.contents(), (dtype, op, isa, cut));
+                with_dtype!(dtype, T => assert_same::<T>(op, &parts, &whole, &what));
+                // Miri makes up a new payload for every NaN, as Rust allows; processors do not.
+                prop_assert!(cfg!(miri) || whole == parts, "{:?}: a NaN changed", what);
             }
         }
     }
