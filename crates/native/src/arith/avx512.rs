@@ -1,6 +1,6 @@
 //! 64-byte vectors of x86-64: AVX-512 F, BW, DQ and VL. Part vectors are masked loads and stores.
 
-use super::vector::{self, Lanes, Register, lanes, lanes_in_pairs};
+use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
 use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
 use std::arch::x86_64::*;
 use std::convert::identity;
@@ -92,8 +92,8 @@ fn first(bytes: usize) -> __mmask64 {
 }
 
 lanes! { __m512i:
-    f32 as __m512: _mm512_castsi512_ps, _mm512_castps_si512; _mm512_add_ps, _mm512_mul_ps, max_f32, min_f32;
-    f64 as __m512d: _mm512_castsi512_pd, _mm512_castpd_si512; _mm512_add_pd, _mm512_mul_pd, max_f64, min_f64;
+    f32 as __m512: _mm512_castsi512_ps, _mm512_castps_si512; add_f32, mul_f32, max_f32, min_f32;
+    f64 as __m512d: _mm512_castsi512_pd, _mm512_castpd_si512; add_f64, mul_f64, max_f64, min_f64;
     i8 as __m512i: identity, identity; _mm512_add_epi8, mul_i8, _mm512_max_epi8, _mm512_min_epi8;
     u8 as __m512i: identity, identity; _mm512_add_epi8, mul_i8, _mm512_max_epu8, _mm512_min_epu8;
     i32 as __m512i: identity, identity; _mm512_add_epi32, _mm512_mullo_epi32, _mm512_max_epi32, _mm512_min_epi32;
@@ -103,6 +103,13 @@ lanes! { __m512i:
 lanes_in_pairs! { __m512i, __m512:
     f16: widen_f16, narrow_f16;
     bf16: widen_bf16, narrow_bf16;
+}
+
+in_order! { "avx512f", zmm_reg:
+    add_f32 = "vaddps {result}, {acc}, {next}" of __m512, _mm512_add_ps;
+    mul_f32 = "vmulps {result}, {acc}, {next}" of __m512, _mm512_mul_ps;
+    add_f64 = "vaddpd {result}, {acc}, {next}" of __m512d, _mm512_add_pd;
+    mul_f64 = "vmulpd {result}, {acc}, {next}" of __m512d, _mm512_mul_pd;
 }
 
 /// `vmaxps` returns `next` unless `acc > next`, as `combine` does; what is left is a NaN in `acc`.

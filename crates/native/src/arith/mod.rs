@@ -49,9 +49,9 @@
 //! returns, so the same holds after it.
 //!
 //! # NaN
-//! `Max`, `Min` and copies keep a NaN as [`Element`](ringwork_isa::Element) does, to the bit. When `Sum` or `Prod` meets several
-//! NaNs, which payload survives is the processor's business (Rust promises none), but on one level it does not
-//! depend on chunking.
+//! `Max` and `Min` keep a NaN as [`Element`](ringwork_isa::Element) does, to the bit. When `Sum` or `Prod` meets several NaNs,
+//! Rust leaves open whose payload survives, and compilers use that. The vector levels do not: on x86-64 it is
+//! the first in source order (aarch64 prefers a signalling one), whatever the chunking and the level.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

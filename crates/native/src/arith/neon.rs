@@ -1,6 +1,6 @@
 //! 16-byte vectors of little-endian aarch64.
 
-use super::vector::{self, Lanes, Register, lanes, lanes_in_pairs};
+use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
 use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
 use std::arch::aarch64::*;
 use std::convert::identity;
@@ -62,8 +62,8 @@ impl Register for uint8x16_t {
 }
 
 lanes! { uint8x16_t:
-    f32 as float32x4_t: vreinterpretq_f32_u8, vreinterpretq_u8_f32; vaddq_f32, vmulq_f32, max_f32, min_f32;
-    f64 as float64x2_t: vreinterpretq_f64_u8, vreinterpretq_u8_f64; vaddq_f64, vmulq_f64, max_f64, min_f64;
+    f32 as float32x4_t: vreinterpretq_f32_u8, vreinterpretq_u8_f32; add_f32, mul_f32, max_f32, min_f32;
+    f64 as float64x2_t: vreinterpretq_f64_u8, vreinterpretq_u8_f64; add_f64, mul_f64, max_f64, min_f64;
     i8 as int8x16_t: vreinterpretq_s8_u8, vreinterpretq_u8_s8; vaddq_s8, vmulq_s8, vmaxq_s8, vminq_s8;
     u8 as uint8x16_t: identity, identity; vaddq_u8, vmulq_u8, vmaxq_u8, vminq_u8;
     i32 as int32x4_t: vreinterpretq_s32_u8, vreinterpretq_u8_s32; vaddq_s32, vmulq_s32, vmaxq_s32, vminq_s32;
@@ -73,6 +73,13 @@ lanes! { uint8x16_t:
 lanes_in_pairs! { uint8x16_t, float32x4_t:
     f16: widen_f16, narrow_f16;
     bf16: widen_bf16, narrow_bf16;
+}
+
+in_order! { "neon", vreg:
+    add_f32 = "fadd {result:v}.4s, {acc:v}.4s, {next:v}.4s" of float32x4_t, vaddq_f32;
+    mul_f32 = "fmul {result:v}.4s, {acc:v}.4s, {next:v}.4s" of float32x4_t, vmulq_f32;
+    add_f64 = "fadd {result:v}.2d, {acc:v}.2d, {next:v}.2d" of float64x2_t, vaddq_f64;
+    mul_f64 = "fmul {result:v}.2d, {acc:v}.2d, {next:v}.2d" of float64x2_t, vmulq_f64;
 }
 
 /// Not `fmax`, which would order the zeros and quiet NaNs: `acc` if it is greater or not a number.

@@ -141,6 +141,35 @@ macro_rules! lanes_in_pairs {
 }
 pub(super) use lanes_in_pairs;
 
+/// Defines functions of one instruction each, with the operands in the order given.
+///
+/// `a + b` has no order for the compiler: it swaps operands as it likes, differently in each loop. Of two NaNs
+/// processors return the first, so results would depend on the loop that an element fell into: on chunking.
+macro_rules! in_order {
+    ($features:literal, $class:ident: $($name:ident = $template:literal of $vector:ty, $intrinsic:path);* $(;)?) => {$(
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn $name(acc: $vector, next: $vector) -> $vector {
+            if cfg!(miri) {
+                return $intrinsic(acc, next); // Miri runs no assembly
+            }
+            let result;
+            // SAFETY: one instruction of the level that this function enables, on registers only.
+            unsafe {
+                std::arch::asm!(
+                    $template,
+                    result = lateout($class) result,
+                    acc = in($class) acc,
+                    next = in($class) next,
+                    options(pure, nomem, nostack, preserves_flags)
+                );
+            }
+            result
+        }
+    )*};
+}
+pub(super) use in_order;
+
 /// Folds `sources` into `dst`.
 ///
 /// # Safety
