@@ -357,7 +357,8 @@ fn a_kernel_that_races_gets_old_or_new_numbers_and_nothing_else() {
         });
         let _stop = SetOnDrop(&stop);
         for round in 0..if cfg!(miri) { 4 } else { 2000 } {
-            for isa in levels() {
+            // By the letter of Rust's rules, which Miri follows, only `plain` may race: see the module's doc.
+            for isa in levels().filter(|&isa| !cfg!(miri) || isa == Isa::Plain) {
                 let mut dst = Memory::new(67 * 4, 4 * (round % 16));
                 let source = shared.as_ptr().cast::<u8>();
                 // SAFETY: both hold 67 elements; the other thread writes by relaxed atomics of their size.
