@@ -17,6 +17,7 @@ mod error;
 mod fleet;
 mod mailbox;
 pub mod memory;
+pub mod peers;
 pub mod probe;
 pub mod registry;
 pub mod segment;

@@ -87,6 +87,17 @@ impl NativeCore {
         found.map(|at| self.segments.remove(at)).is_ok()
     }
 
+    /// Forgets the segments that nobody else has a handle to.
+    pub fn detach_unused(&mut self) {
+        self.segments
+            .retain(|(_, segment)| Arc::strong_count(segment) > 1);
+    }
+
+    /// The longest that any single wait may take from now on.
+    pub fn set_wait_limit(&mut self, limit: Duration) {
+        self.wait_limit = limit;
+    }
+
     /// Runs a kernel to its end.
     ///
     /// # Errors
