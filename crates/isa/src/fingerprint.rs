@@ -117,6 +117,12 @@ impl Fingerprint {
         self.sequence
     }
 
+    /// Whether it is about data and there is none.
+    #[must_use]
+    pub fn moves_nothing(&self) -> bool {
+        self.count == 0 && !matches!(self.operation, Operation::Barrier | Operation::Split)
+    }
+
     /// As it lies in shared memory.
     #[must_use]
     pub fn words(&self) -> [u64; 2] {
