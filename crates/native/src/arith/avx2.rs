@@ -110,7 +110,7 @@ unsafe fn store_part(lanes: __m256i, to: *mut u8, bytes: usize) {
     // SAFETY: `bytes` < 32 at `to` (ARITH-2), and `local` holds 32.
     unsafe {
         _mm256_storeu_si256(local.as_mut_ptr().cast(), lanes);
-        copy_pieces(to, local.as_ptr(), bytes);
+        copy_pieces(to, local.as_mut_ptr(), bytes);
     }
 }
 

@@ -13,8 +13,8 @@
 //! use ringwork_isa::{Dtype, ReduceOp};
 //! use ringwork_native::arith;
 //!
-//! let (a, b, mut sum) = ([1f32, 2.0, 3.0], [10f32, 20.0, 30.0], [0f32; 3]);
-//! let sources = [a.as_ptr().cast(), b.as_ptr().cast()];
+//! let (mut a, mut b, mut sum) = ([1f32, 2.0, 3.0], [10f32, 20.0, 30.0], [0f32; 3]);
+//! let sources = [a.as_mut_ptr().cast_const().cast(), b.as_mut_ptr().cast_const().cast()];
 //! // SAFETY: all three are valid for 3 elements and do not overlap.
 //! unsafe { arith::reduce(Dtype::F32, ReduceOp::Sum, sum.as_mut_ptr().cast(), &sources, 3) };
 //! assert_eq!(sum, [11.0, 22.0, 33.0]);
@@ -198,6 +198,7 @@ impl Isa {
 /// # Safety
 /// - `dst` is valid for writes and every source for reads of `count` elements of `dtype`, from any process,
 ///   for the whole call, and all are aligned to the element.
+/// - No source comes from a `&`: an atomic load needs a pointer that may write, by Rust's aliasing rules.
 /// - `dst` is exactly one of the sources, or overlaps none.
 /// - If another thread *of this process* writes the sources or touches `dst` meanwhile, it does so as this
 ///   module does (see "A kernel that races").
@@ -214,7 +215,7 @@ pub unsafe fn reduce(dtype: Dtype, op: ReduceOp, dst: *mut u8, sources: &[*const
 /// # Safety
 /// - `dst` is valid for writes and `src` for reads of `bytes`, from any process, for the whole call.
 /// - They are the same or do not overlap.
-/// - Other threads of this process are as in [`reduce`].
+/// - `src` does not come from a `&`, and other threads of this process are as in [`reduce`].
 pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the caller's promises are the same; `best` is available (ARITH-1).
     unsafe { Isa::best().copy(dst, src, bytes) }
@@ -236,6 +237,8 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
 /// | 1 MiB | 96 | 76 | 490 | 78 |
 ///
 /// So: ordinary below 4 KiB, streaming from 64 KiB, and between them streaming only when the cores are far.
+/// The machine was busy and the near rows are few samples. Above 1 MiB near is not settled: at 4 MiB a single
+/// early sample had `copy` ahead (255 against 439). Measure again before a table of choices relies on it.
 ///
 /// # Safety
 /// As [`copy`].

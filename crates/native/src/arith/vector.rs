@@ -48,7 +48,7 @@ pub(super) trait Register: Copy {
         // SAFETY: `bytes` are accessible at `to`, and `local` holds any register.
         unsafe {
             self.store(local.as_mut_ptr());
-            copy_bytes(to, local.as_ptr(), bytes);
+            copy_bytes(to, local.as_mut_ptr(), bytes);
         }
     }
 
@@ -304,7 +304,7 @@ pub(super) unsafe fn copy_streaming<R: Register>(dst: *mut u8, src: *const u8, b
 /// Copies a few bytes one by one, atomically.
 ///
 /// # Safety
-/// Both are accessible for `bytes` (ARITH-2).
+/// Both are accessible for `bytes` (ARITH-2), and neither comes from a `&`.
 #[inline(always)]
 unsafe fn copy_bytes(dst: *mut u8, src: *const u8, bytes: usize) {
     for at in 0..bytes {
