@@ -1,2 +1,4 @@
 //! Workers, domains and orchestration.
 #![forbid(unsafe_code)]
+
+pub mod engine;
