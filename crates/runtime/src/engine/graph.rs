@@ -16,7 +16,7 @@ use super::error::{Error, Outcome};
 use super::ids::{Arena, BufferId, NONE, Sort, TaskId};
 use super::map::{AccessMap, Conflict};
 use super::scope::MAX_SCOPES;
-use super::spec::{Access, AccessKind, Condition, Place, Spec};
+use super::spec::{Access, AccessKind, Condition, Place, Spec, reads_first};
 use super::view::View;
 
 /// A task of a graph.
@@ -144,8 +144,8 @@ impl<P> Capture<P> {
         }
         let node = u32::try_from(self.nodes.len()).unwrap_or(NONE);
         let mut head = NONE;
-        for access in &spec.accesses {
-            self.note_outside(access);
+        for access in reads_first(&spec.accesses) {
+            self.note_outside(&access);
             let does = (access.kind.reads(), access.kind.writes());
             let what = (access.buffer, access.view);
             self.map.touch(node, what, does, &mut head, &mut self.found);

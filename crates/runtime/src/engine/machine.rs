@@ -8,7 +8,7 @@ use super::ready::Ready;
 use super::replay::ReplayState;
 use super::scope::Scopes;
 use super::slots::{Placed, Slots, State};
-use super::spec::{Access, AccessKind, Config, Place, Placement, Spec};
+use super::spec::{Access, AccessKind, Config, Place, Placement, Spec, reads_first};
 use super::watch::{Watched, Watches};
 
 /// A task that starts now.
@@ -43,6 +43,8 @@ pub struct Engine<P, E = String> {
     pub(crate) running: u32,
     /// Tasks that wait for a release.
     pub(crate) held: u32,
+    /// Dependencies found or given since the beginning.
+    edges_made: u64,
     /// Slots to retire.
     pub(crate) todo: Vec<u32>,
     /// Kept for its allocation.
@@ -75,6 +77,7 @@ impl<P, E> Engine<P, E> {
             failed: 0,
             running: 0,
             held: 0,
+            edges_made: 0,
             todo: Vec::new(),
             found: Vec::new(),
         })
@@ -97,7 +100,7 @@ impl<P, E> Engine<P, E> {
         }
         let slot = self.slots.take(placed, spec.priority, Some(payload));
         let slot = slot.expect("a slot is free");
-        self.touch_all(slot, spec.accesses.iter().copied());
+        self.touch_all(slot, &spec.accesses);
         for &task in &spec.after {
             if let Ok(Some(before)) = self.slots.find(task) {
                 self.connect(before, slot, true);
@@ -299,6 +302,13 @@ impl<P, E> Engine<P, E> {
         self.map.len()
     }
 
+    /// Dependencies on live tasks that submissions were given, since the engine was made; those inside a
+    /// replayed graph are not counted again.
+    #[must_use]
+    pub fn edges_made(&self) -> u64 {
+        self.edges_made
+    }
+
     /// The first thing that went wrong in this run.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure<E>> {
@@ -395,10 +405,10 @@ impl<P, E> Engine<P, E> {
     }
 
     /// Enters a slot's accesses in the map and makes it wait for what they conflict with.
-    pub(crate) fn touch_all(&mut self, slot: u32, accesses: impl Iterator<Item = Access>) {
+    pub(crate) fn touch_all(&mut self, slot: u32, accesses: &[Access]) {
         let mut found = std::mem::take(&mut self.found);
         let mut first = NONE;
-        for Access { buffer, view, kind } in accesses {
+        for Access { buffer, view, kind } in reads_first(accesses) {
             let does = (kind.reads(), kind.writes());
             self.map.touch(slot, (buffer, view), does, &mut first, &mut found);
             self.scopes.retain(buffer);
@@ -423,5 +433,6 @@ impl<P, E> Engine<P, E> {
         first.mark = sequence;
         first.mark_edge = self.edges.push(&mut first.successors, after, data);
         self.slots[after].pending += 1;
+        self.edges_made += 1;
     }
 }

@@ -1,10 +1,9 @@
 //! The access map: who touches which bytes of which buffer, and what a new access conflicts with.
 //!
-//! Every live access is one entry. Entries of a buffer are sorted by what they do (write or read) and by
-//! size class: an entry of class `c` is at most `2^c` bytes from end to end, so it begins in the same or the
-//! previous block of `2^c` bytes as anything it overlaps. Entries are chained by a hash of (buffer, what,
-//! class, block); a query looks at the few blocks that can matter, or walks the whole class if that is
-//! shorter. So the cost of an access does not depend on how many others are live.
+//! Every live access is one entry. The entries of a buffer are kept in lists by what they do (write, or only
+//! read) and by the [`Grid`] that suits their view, and chained by a hash of (buffer, list, cell). A query
+//! looks at the few cells of each list that can matter, or walks the list if that is shorter. So the cost of
+//! an access hardly depends on how many others are live.
 //!
 //! # Invariants
 //! - **MAP-1 (complete).** An access that conflicts with a live one either finds it, or finds a later write
@@ -15,6 +14,7 @@
 //!   accesses, not the number ever made.
 //! - **MAP-4 (deterministic).** Nothing iterates over a hash table.
 
+use super::grid::{Cell, Grid};
 use super::ids::{BufferId, NONE};
 use super::view::View;
 use std::collections::HashMap;
@@ -36,26 +36,29 @@ struct Entry {
     owner: u32,
     /// Index of the buffer's record.
     record: u32,
-    /// Neighbours in the hash chain. The first has no `chain_prev`.
+    /// The entry before it in its hash chain, or `FIRST` and the number of the chain.
     chain_prev: u32,
     chain_next: u32,
-    /// Neighbours in the class list. The first has no `list_prev`.
+    /// Neighbours in its list. The first has no `list_prev`.
     list_prev: u32,
     list_next: u32,
     /// The next access of the same task, or the next free entry.
     task_next: u32,
-    /// Log2 of the size class.
-    class: u8,
+    /// Which of the record's lists it is in.
+    list: u16,
     /// Whether it writes.
     writes: bool,
-    /// Whether it can be found.
+    /// Whether it is in a list and can be found.
     indexed: bool,
 }
 
-/// The entries of one buffer that are of one size class and all write, or all only read.
+/// Marks the first entry of a chain; there are fewer chains than this.
+const FIRST: u32 = 1 << 31;
+
+/// The entries of one buffer that suit one grid and all write, or all only read.
 #[derive(Clone, Copy, Debug)]
-struct ClassList {
-    class: u8,
+struct List {
+    grid: Grid,
     writes: bool,
     head: u32,
     count: u32,
@@ -67,7 +70,7 @@ struct Record {
     buffer: BufferId,
     /// Entries that refer to it, indexed or not.
     entries: u32,
-    lists: Vec<ClassList>,
+    lists: Vec<List>,
 }
 
 /// Multiplies and folds: good enough for numbers, the same everywhere.
@@ -100,8 +103,10 @@ fn mix(word: u64) -> u64 {
 /// A hash table that is looked up and never iterated over (MAP-4).
 pub(crate) type Lookup<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
-/// Walking a class list of at most this many is cheaper than hashing blocks.
+/// Walking a list of this many is cheaper than hashing a cell.
 const SHORT_LIST: u64 = 4;
+/// With this many lists, views of yet another shape are kept by their bounds (of which there are few).
+const MANY_LISTS: usize = 64;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -158,7 +163,7 @@ impl AccessMap {
             list_prev: NONE,
             list_next: NONE,
             task_next: *first,
-            class: class_of(&view),
+            list: 0,
             writes,
             indexed: false,
         });
@@ -254,13 +259,12 @@ impl AccessMap {
                         data: reads && entry.writes,
                     });
                 }
-                if writes && view.covers(&entry.view) {
+                if writes && entry.indexed && view.covers(&entry.view) {
                     map.unlink(index);
                 }
             };
-            let first_block = (view.start() >> list.class).saturating_sub(1);
-            let last_block = (view.end() - 1) >> list.class;
-            if last_block - first_block + SHORT_LIST >= u64::from(list.count) {
+            let cells = list.grid.cells(view);
+            if cells.count() + SHORT_LIST >= u64::from(list.count) {
                 let mut index = list.head;
                 while index != NONE {
                     let next = self.entries[index as usize].list_next;
@@ -269,58 +273,51 @@ impl AccessMap {
                 }
                 continue;
             }
-            for block in first_block..=last_block {
-                let mut index = self.chains[self.chain(record, &list, block)];
-                while index != NONE {
-                    let entry = &self.entries[index as usize];
-                    let next = entry.chain_next;
-                    if entry.record == record
-                        && entry.class == list.class
-                        && entry.writes == list.writes
-                        && entry.view.start() >> list.class == block
-                    {
-                        check(self, index);
+            for row in cells.rows {
+                for column in cells.columns.clone() {
+                    let mut index = self.chains[self.chain(record, at, (row, column))];
+                    while index != NONE {
+                        let entry = &self.entries[index as usize];
+                        let next = entry.chain_next;
+                        // Two cells may share a chain: seeing an entry twice does no harm.
+                        if entry.record == record && usize::from(entry.list) == at {
+                            check(self, index);
+                        }
+                        index = next;
                     }
-                    index = next;
                 }
             }
         }
     }
 
-    /// Which chain holds the entries that begin in a block.
-    fn chain(&self, record: u32, list: &ClassList, block: u64) -> usize {
-        let key = u64::from(record) << 32 | u64::from(list.class) << 1 | u64::from(list.writes);
+    /// Which chain holds the entries of a cell.
+    fn chain(&self, record: u32, list: usize, (row, column): Cell) -> usize {
+        let key = u64::from(record) << 32 ^ (list as u64) << 24 ^ row.rotate_left(48) ^ column;
         #[allow(clippy::cast_possible_truncation, reason = "masked to the table")]
-        let hash = mix(key ^ block.rotate_left(40)) as usize;
+        let hash = mix(key) as usize;
         hash & (self.chains.len() - 1)
     }
 
     /// Makes an entry findable.
     fn link(&mut self, index: u32) {
-        let entry = self.entries[index as usize];
-        let lists = &mut self.records[entry.record as usize].lists;
-        let at = lists
-            .iter()
-            .position(|list| list.class == entry.class && list.writes == entry.writes)
-            .unwrap_or_else(|| {
-                lists.push(ClassList {
-                    class: entry.class,
-                    writes: entry.writes,
-                    head: NONE,
-                    count: 0,
-                });
-                lists.len() - 1
-            });
+        let Entry {
+            record, view, writes, ..
+        } = self.entries[index as usize];
+        let lists = &mut self.records[record as usize].lists;
+        let at = place_in(lists, &view, writes);
         let list = &mut lists[at];
         let list_next = std::mem::replace(&mut list.head, index);
         list.count += 1;
-        let list = *list;
+        let home = list.grid.home(&view);
         if list_next != NONE {
             self.entries[list_next as usize].list_prev = index;
         }
-        self.entries[index as usize].list_next = list_next;
-        self.entries[index as usize].indexed = true;
-        let chain = self.chain(entry.record, &list, entry.view.start() >> entry.class);
+        let entry = &mut self.entries[index as usize];
+        entry.list_next = list_next;
+        entry.list_prev = NONE;
+        entry.list = u16::try_from(at).expect("few lists");
+        entry.indexed = true;
+        let chain = self.chain(record, at, home);
         self.push_on_chain(chain, index);
     }
 
@@ -330,74 +327,78 @@ impl AccessMap {
             self.entries[next as usize].chain_prev = index;
         }
         let entry = &mut self.entries[index as usize];
-        entry.chain_prev = NONE;
+        entry.chain_prev = FIRST | index_of(chain);
         entry.chain_next = next;
     }
 
     /// Makes an entry unfindable; its owner still has it.
     fn unlink(&mut self, index: u32) {
         let entry = self.entries[index as usize];
-        let lists = &mut self.records[entry.record as usize].lists;
-        let at = lists
-            .iter()
-            .position(|list| list.class == entry.class && list.writes == entry.writes);
-        let list = &mut lists[at.expect("an indexed entry is in a list")];
+        let list = &mut self.records[entry.record as usize].lists[usize::from(entry.list)];
         list.count -= 1;
         if entry.list_prev == NONE {
             list.head = entry.list_next;
-        }
-        let list = *list;
-        if entry.list_prev != NONE {
+        } else {
             self.entries[entry.list_prev as usize].list_next = entry.list_next;
         }
         if entry.list_next != NONE {
             self.entries[entry.list_next as usize].list_prev = entry.list_prev;
         }
-        if entry.chain_prev == NONE {
-            let chain = self.chain(entry.record, &list, entry.view.start() >> entry.class);
-            self.chains[chain] = entry.chain_next;
+        if entry.chain_prev & FIRST != 0 {
+            self.chains[(entry.chain_prev & !FIRST) as usize] = entry.chain_next;
         } else {
             self.entries[entry.chain_prev as usize].chain_next = entry.chain_next;
         }
         if entry.chain_next != NONE {
             self.entries[entry.chain_next as usize].chain_prev = entry.chain_prev;
         }
-        let entry = &mut self.entries[index as usize];
-        entry.indexed = false;
-        entry.list_prev = NONE;
+        self.entries[index as usize].indexed = false;
     }
 
-    /// Doubles the hash table; every indexed entry moves to its new chain.
+    /// Doubles the hash table; every entry that can be found moves to its new chain.
     fn grow_chains(&mut self) {
         self.chains = vec![NONE; self.chains.len() * 2];
         for index in 0..self.entries.len() {
             let entry = self.entries[index];
             if entry.indexed {
-                let list = ClassList {
-                    class: entry.class,
-                    writes: entry.writes,
-                    head: NONE,
-                    count: 0,
-                };
-                let chain = self.chain(entry.record, &list, entry.view.start() >> entry.class);
+                let list = &self.records[entry.record as usize].lists[usize::from(entry.list)];
+                let home = list.grid.home(&entry.view);
+                let chain = self.chain(entry.record, entry.list.into(), home);
                 self.push_on_chain(chain, index_of(index));
             }
         }
     }
 }
 
-/// Log2 of the size class of a view, in steps of two so that there are few classes.
-fn class_of(view: &View) -> u8 {
-    let bytes = view.end() - view.start();
-    let log2 = 64 - bytes.saturating_sub(1).leading_zeros();
-    // At most 64, but a shift of 64 is not defined: 63 serves views of up to the whole space.
-    #[allow(clippy::cast_possible_truncation, reason = "at most 63")]
-    {
-        log2.next_multiple_of(2).min(63) as u8
+/// The list for a view, made if there is none.
+fn place_in(lists: &mut Vec<List>, view: &View, writes: bool) -> usize {
+    let mut grid = Grid::of(view);
+    let find = |lists: &[List], grid| {
+        let mut lists = lists.iter();
+        lists.position(|list| list.grid == grid && list.writes == writes)
+    };
+    if let Some(at) = find(lists, grid) {
+        return at;
     }
+    if lists.len() >= MANY_LISTS {
+        grid = Grid::of_bounds(view);
+        if let Some(at) = find(lists, grid) {
+            return at;
+        }
+    }
+    lists.push(List {
+        grid,
+        writes,
+        head: NONE,
+        count: 0,
+    });
+    lists.len() - 1
 }
 
-/// Indices fit in 32 bits: there are fewer than 2^30 tasks, and a task's accesses are counted in `submit`.
+/// Indices fit in 31 bits: there are fewer than 2^30 tasks, and few accesses of each are live at once.
 fn index_of(index: usize) -> u32 {
-    u32::try_from(index).expect("fewer than 2^32 live accesses")
+    let index = u32::try_from(index).ok();
+    index
+        .filter(|&index| index < FIRST)
+        .expect("fewer than 2^31 live accesses")
 }

@@ -51,13 +51,14 @@
 //! - **ENG-3 (bounded).** Memory follows the configuration and the most that was live at once.
 //! - **ENG-4 (refused is unchanged).** A call that returns an error or `Full` has changed nothing.
 //!
-//! The parts have invariants of their own: VIEW, MAP, SLOT, ARENA, SCOPE, WATCH, READY, FIN, GRAPH.
+//! The parts have invariants of their own: VIEW, GRID, MAP, SLOT, ARENA, SCOPE, WATCH, READY, FIN, GRAPH.
 
 mod arena;
 mod edges;
 mod error;
 mod finish;
 mod graph;
+mod grid;
 mod ids;
 mod machine;
 mod map;

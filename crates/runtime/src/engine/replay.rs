@@ -111,7 +111,7 @@ impl<P, E> Engine<P, E> {
             }
         }
         let own = self.replays[index as usize].task;
-        self.touch_all(own, outside.into_iter());
+        self.touch_all(own, &outside);
         for &task in &with.after {
             if let Ok(Some(before)) = self.slots.find(task) {
                 self.connect(before, own, true);

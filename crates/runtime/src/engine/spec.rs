@@ -48,6 +48,18 @@ pub struct Access {
     pub kind: AccessKind,
 }
 
+/// Accesses of one task in the order they must be entered in an access map: reads, in-outs, then writes, so
+/// that a write does not hide from a read of the same task whose data it needs.
+pub(crate) fn reads_first(accesses: &[Access]) -> impl Iterator<Item = Access> + '_ {
+    let pass = |kind: AccessKind| u8::from(kind.writes()) + u8::from(kind.writes() && !kind.reads());
+    (0..3).flat_map(move |now| {
+        accesses
+            .iter()
+            .copied()
+            .filter(move |access| pass(access.kind) == now)
+    })
+}
+
 /// A comparison that must come to hold.
 ///
 /// It is a latch: once the engine has been told a value for which it holds, it counts as held.

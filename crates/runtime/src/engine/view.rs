@@ -124,6 +124,21 @@ impl View {
         self.start + (self.rows - 1) * self.pitch + self.row_bytes
     }
 
+    /// How many rows.
+    pub(crate) const fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Bytes in each row.
+    pub(crate) const fn row_bytes(&self) -> u64 {
+        self.row_bytes
+    }
+
+    /// Bytes from one row to the next.
+    pub(crate) const fn pitch(&self) -> u64 {
+        self.pitch
+    }
+
     /// Whether there are no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -1,0 +1,124 @@
+//! Grids: how the accesses of a buffer are sorted so that few must be looked at.
+//!
+//! A grid cuts a buffer into cells at least as large as the views it sorts: `2^column_class` bytes of a row
+//! by `2^row_class` rows, for rows `pitch` apart. A view is kept at the cell it begins in; whatever overlaps
+//! it then begins in the same cell or the one before, in each direction. A range is a view of one row of a
+//! matrix without end.
+//!
+//! # Invariants
+//! - **GRID-1 (near).** If views `a` and `b` overlap, the home of `a` in its grid is among the grid's cells
+//!   for `b`.
+
+use super::view::View;
+use std::ops::RangeInclusive;
+
+/// The pitch of a matrix without end.
+const ENDLESS: u64 = u64::MAX;
+/// The class of columns that does not tell columns apart.
+const ALL_COLUMNS: u8 = 63;
+
+/// A way of cutting a buffer into cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grid {
+    pitch: u64,
+    row_class: u8,
+    column_class: u8,
+}
+
+/// A place in a grid: row and column of the cell.
+pub(crate) type Cell = (u64, u64);
+
+/// The cells in which something that overlaps a view can begin.
+#[derive(Clone, Debug)]
+pub(crate) struct Cells {
+    pub(crate) rows: RangeInclusive<u64>,
+    pub(crate) columns: RangeInclusive<u64>,
+}
+
+impl Cells {
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        let long = |range: &RangeInclusive<u64>| (range.end() - range.start()).saturating_add(1);
+        long(&self.rows).saturating_mul(long(&self.columns))
+    }
+}
+
+/// Log2 of a power of four that is at least `size`, as far as there is one.
+fn class(size: u64) -> u8 {
+    let log2 = 64 - size.saturating_sub(1).leading_zeros();
+    #[allow(clippy::cast_possible_truncation, reason = "at most 63")]
+    {
+        log2.next_multiple_of(2).min(63) as u8
+    }
+}
+
+/// Cells of class `class` from the one before `first` to the one of `last`.
+fn blocks(first: u64, last: u64, class: u8) -> RangeInclusive<u64> {
+    (first >> class).saturating_sub(1)..=last >> class
+}
+
+impl Grid {
+    /// The grid for a view, by its rows.
+    pub(crate) fn of(view: &View) -> Grid {
+        if view.rows() <= 1 {
+            return Grid::of_bounds(view);
+        }
+        let pitch = view.pitch();
+        let column = view.start() % pitch;
+        if column + view.row_bytes() > pitch {
+            // Its rows run over the end of the matrix's: they lie in one row more, in any column.
+            return Grid {
+                pitch,
+                row_class: class(view.rows() + 1),
+                column_class: ALL_COLUMNS,
+            };
+        }
+        Grid {
+            pitch,
+            row_class: class(view.rows()),
+            column_class: class(view.row_bytes()),
+        }
+    }
+
+    /// The grid for a view by its first and last byte only.
+    pub(crate) fn of_bounds(view: &View) -> Grid {
+        Grid {
+            pitch: ENDLESS,
+            row_class: 0,
+            column_class: class(view.end() - view.start()),
+        }
+    }
+
+    /// Where a view of this grid is kept.
+    pub(crate) fn home(&self, view: &View) -> Cell {
+        if self.pitch == ENDLESS {
+            return (0, view.start() >> self.column_class);
+        }
+        let (row, column) = (view.start() / self.pitch, view.start() % self.pitch);
+        (row >> self.row_class, column >> self.column_class)
+    }
+
+    /// Where those that overlap a view are kept (GRID-1).
+    pub(crate) fn cells(&self, view: &View) -> Cells {
+        let last = view.end() - 1;
+        if self.pitch == ENDLESS {
+            return Cells {
+                rows: 0..=0,
+                columns: blocks(view.start(), last, self.column_class),
+            };
+        }
+        let (first_row, column) = (view.start() / self.pitch, view.start() % self.pitch);
+        let last_row = last / self.pitch;
+        let alike = first_row == last_row || (view.rows() > 1 && view.pitch() == self.pitch);
+        let last_column = column + view.row_bytes() - 1;
+        let columns = if alike && last_column < self.pitch {
+            blocks(column, last_column, self.column_class)
+        } else {
+            0..=(self.pitch - 1) >> self.column_class
+        };
+        Cells {
+            rows: blocks(first_row, last_row, self.row_class),
+            columns,
+        }
+    }
+}
