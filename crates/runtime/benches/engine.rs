@@ -107,7 +107,7 @@ fn best(rounds: u32, mut run: impl FnMut() -> Duration) -> Duration {
 }
 
 fn throughput(rounds: u32) {
-    let tasks = 50_000;
+    let tasks = 20_000;
     for (name, layout, tiles, slots) in [
         ("192 buffers, 256 slots", Layout::Buffers, 192, 256),
         ("192 ranges of one buffer, 256 slots", Layout::Ranges, 192, 256),
@@ -247,7 +247,7 @@ fn main() {
         memory(5 * tasks);
     }
     if wanted("throughput") {
-        throughput(if quick { 2 } else { 40 });
+        throughput(if quick { 2 } else { 100 });
     }
     if wanted("replay") {
         replay(if quick { 20 } else { 500 });

@@ -1,5 +1,7 @@
 //! Views against sets of bytes: overlap is exact, covering is never wrong, rows are what was asked for.
 
+#![allow(clippy::unwrap_used, reason = "a test may stop")]
+
 use proptest::prelude::*;
 use ringwork_runtime::engine::{Error, View};
 use std::collections::BTreeSet;

@@ -87,6 +87,8 @@ impl<P, E> Engine<P, E> {
             self.give_up(slot);
         }
         self.settle();
+        self.break_circles();
+        self.settle();
     }
 
     /// An executor is gone. What it was running has failed, what could only run there is cancelled; returns
@@ -359,6 +361,31 @@ impl<P, E> Engine<P, E> {
     pub(crate) fn settle(&mut self) {
         while let Some(slot) = self.todo.pop() {
             self.retire(slot);
+            if self.todo.is_empty() && self.failure.is_some() {
+                self.break_circles();
+            }
+        }
+    }
+
+    /// If only cancelled tasks are left, whatever they still wait for is each other: lets them go.
+    fn break_circles(&mut self) {
+        if !self.is_stalled() {
+            return;
+        }
+        let live = self.slots.live();
+        let over = |&slot: &u32| {
+            let kept = &self.slots[slot];
+            kept.state == State::Cancelled || kept.placed == Placed::Replay
+        };
+        if !live.iter().all(over) {
+            return;
+        }
+        for &slot in &live {
+            let mut head = std::mem::replace(&mut self.slots[slot].successors, NONE);
+            while let Some((to, rest)) = self.edges.pop(head) {
+                head = rest;
+                self.arrive(to);
+            }
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! A grid cuts a buffer into cells at least as large as the views it sorts: `2^column_class` bytes of a row
 //! by `2^row_class` rows, for rows `pitch` apart. A view is kept at the cell it begins in; whatever overlaps
-//! it then begins in the same cell or the one before, in each direction. A range is a view of one row of a
-//! matrix without end.
+//! it then begins in the same cell or the one before, in each direction, and in the same cell if all views
+//! so far ended in the cell they began in, as aligned tiles do. A range is a view of one row of a matrix
+//! without end.
 //!
 //! # Invariants
 //! - **GRID-1 (near).** If views `a` and `b` overlap, the home of `a` in its grid is among the grid's cells
@@ -14,15 +15,17 @@ use std::ops::RangeInclusive;
 
 /// The pitch of a matrix without end.
 const ENDLESS: u64 = u64::MAX;
-/// The class of columns that does not tell columns apart.
-const ALL_COLUMNS: u8 = 63;
 
 /// A way of cutting a buffer into cells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     pitch: u64,
     row_class: u8,
     column_class: u8,
+    /// 1 if a view was kept here that ends in a later row of cells than it begins in.
+    row_over: u8,
+    /// The same for columns.
+    column_over: u8,
 }
 
 /// A place in a grid: row and column of the cell.
@@ -52,9 +55,9 @@ fn class(size: u64) -> u8 {
     }
 }
 
-/// Cells of class `class` from the one before `first` to the one of `last`.
-fn blocks(first: u64, last: u64, class: u8) -> RangeInclusive<u64> {
-    (first >> class).saturating_sub(1)..=last >> class
+/// Cells of class `class` from the one of `first`, or `over` before it, to the one of `last`.
+fn blocks(first: u64, last: u64, class: u8, over: u8) -> RangeInclusive<u64> {
+    (first >> class).saturating_sub(over.into())..=last >> class
 }
 
 impl Grid {
@@ -65,18 +68,18 @@ impl Grid {
         }
         let pitch = view.pitch();
         let column = view.start() % pitch;
-        if column + view.row_bytes() > pitch {
+        let (rows, columns) = if column + view.row_bytes() > pitch {
             // Its rows run over the end of the matrix's: they lie in one row more, in any column.
-            return Grid {
-                pitch,
-                row_class: class(view.rows() + 1),
-                column_class: ALL_COLUMNS,
-            };
-        }
+            (view.rows() + 1, u64::MAX)
+        } else {
+            (view.rows(), view.row_bytes())
+        };
         Grid {
             pitch,
-            row_class: class(view.rows()),
-            column_class: class(view.row_bytes()),
+            row_class: class(rows),
+            column_class: class(columns),
+            row_over: 0,
+            column_over: 0,
         }
     }
 
@@ -86,7 +89,30 @@ impl Grid {
             pitch: ENDLESS,
             row_class: 0,
             column_class: class(view.end() - view.start()),
+            row_over: 0,
+            column_over: 0,
         }
+    }
+
+    /// Whether both cut alike.
+    pub(crate) fn same(&self, other: &Grid) -> bool {
+        self.pitch == other.pitch
+            && self.row_class == other.row_class
+            && self.column_class == other.column_class
+    }
+
+    /// Keeps a view of this grid: returns where.
+    pub(crate) fn keep(&mut self, view: &View) -> Cell {
+        let (row, column) = self.home(view);
+        if self.pitch == ENDLESS {
+            self.column_over |= u8::from((view.end() - 1) >> self.column_class != column);
+            return (row, column);
+        }
+        let last_row = (view.end() - 1) / self.pitch;
+        let last_column = view.start() % self.pitch + view.row_bytes() - 1;
+        self.row_over |= u8::from(last_row >> self.row_class != row);
+        self.column_over |= u8::from(last_column >> self.column_class != column);
+        (row, column)
     }
 
     /// Where a view of this grid is kept.
@@ -104,7 +130,7 @@ impl Grid {
         if self.pitch == ENDLESS {
             return Cells {
                 rows: 0..=0,
-                columns: blocks(view.start(), last, self.column_class),
+                columns: blocks(view.start(), last, self.column_class, self.column_over),
             };
         }
         let (first_row, column) = (view.start() / self.pitch, view.start() % self.pitch);
@@ -112,12 +138,12 @@ impl Grid {
         let alike = first_row == last_row || (view.rows() > 1 && view.pitch() == self.pitch);
         let last_column = column + view.row_bytes() - 1;
         let columns = if alike && last_column < self.pitch {
-            blocks(column, last_column, self.column_class)
+            blocks(column, last_column, self.column_class, self.column_over)
         } else {
             0..=(self.pitch - 1) >> self.column_class
         };
         Cells {
-            rows: blocks(first_row, last_row, self.row_class),
+            rows: blocks(first_row, last_row, self.row_class, self.row_over),
             columns,
         }
     }

@@ -116,7 +116,7 @@ pub(crate) struct AccessMap {
     records: Vec<Record>,
     free_records: Vec<u32>,
     by_buffer: Lookup<u64, u32>,
-    /// First entry of each hash chain; the length is a power of two.
+    /// First entry of each hash chain; the length is a power of two, at least twice the entries.
     chains: Vec<u32>,
     live: usize,
 }
@@ -222,7 +222,7 @@ impl AccessMap {
         self.live += 1;
         if self.free_entry == NONE {
             self.entries.push(entry);
-            if self.entries.len() > self.chains.len() {
+            if self.entries.len() * 2 > self.chains.len() {
                 self.grow_chains();
             }
             return index_of(self.entries.len() - 1);
@@ -308,7 +308,7 @@ impl AccessMap {
         let list = &mut lists[at];
         let list_next = std::mem::replace(&mut list.head, index);
         list.count += 1;
-        let home = list.grid.home(&view);
+        let home = list.grid.keep(&view);
         if list_next != NONE {
             self.entries[list_next as usize].list_prev = index;
         }
@@ -373,9 +373,9 @@ impl AccessMap {
 /// The list for a view, made if there is none.
 fn place_in(lists: &mut Vec<List>, view: &View, writes: bool) -> usize {
     let mut grid = Grid::of(view);
-    let find = |lists: &[List], grid| {
+    let find = |lists: &[List], grid: Grid| {
         let mut lists = lists.iter();
-        lists.position(|list| list.grid == grid && list.writes == writes)
+        lists.position(|list| list.writes == writes && list.grid.same(&grid))
     };
     if let Some(at) = find(lists, grid) {
         return at;
