@@ -58,7 +58,7 @@ fn program() -> impl Strategy<Value = Program> {
 
 fn cases() -> ProptestConfig {
     let long = std::env::var_os("RINGWORK_LONG").is_some();
-    ProptestConfig::with_cases(if long { 100_000 } else { 3_000 })
+    ProptestConfig::with_cases(if long { 100_000 } else { 1_500 })
 }
 
 impl Program {

@@ -26,7 +26,7 @@ fn cases(short: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(20_000))]
+    #![proptest_config(cases(8_000))]
 
     #[test]
     fn views_overlap_exactly_when_a_byte_lies_in_both(a in view(), b in view()) {

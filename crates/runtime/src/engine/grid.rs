@@ -135,9 +135,13 @@ impl Grid {
         }
         let (first_row, column) = (view.start() / self.pitch, view.start() % self.pitch);
         let last_row = last / self.pitch;
-        let alike = first_row == last_row || (view.rows() > 1 && view.pitch() == self.pitch);
-        let last_column = column + view.row_bytes() - 1;
-        let columns = if alike && last_column < self.pitch {
+        // All in one row; or in the same columns of many, unless they run over the end.
+        let last_column = match (last / self.pitch == first_row, view.pitch() == self.pitch) {
+            (true, _) => last % self.pitch,
+            (false, true) if view.rows() > 1 => column + view.row_bytes() - 1,
+            _ => self.pitch,
+        };
+        let columns = if last_column < self.pitch {
             blocks(column, last_column, self.column_class, self.column_over)
         } else {
             0..=(self.pitch - 1) >> self.column_class
@@ -145,6 +149,40 @@ impl Grid {
         Cells {
             rows: blocks(first_row, last_row, self.row_class, self.row_over),
             columns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn view() -> impl Strategy<Value = View> {
+        let strided = |(start, rows, row_bytes, pitch)| View::strided(start, rows, row_bytes, pitch).unwrap();
+        prop_oneof![
+            (0u64..400, 1u64..5, 1u64..20, Just(32u64)).prop_map(strided),
+            (0u64..400, 1u64..9, 1u64..20, 1u64..70).prop_map(strided),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn whatever_overlaps_a_view_is_kept_in_a_cell_that_is_looked_at(kept in view(), other in view(), asked in view()) {
+            for grid in [Grid::of(&kept), Grid::of_bounds(&kept)] {
+                let mut grid = grid;
+                let home = grid.keep(&kept);
+                prop_assert_eq!(home, grid.home(&kept));
+                if Grid::of(&other).same(&grid) {
+                    grid.keep(&other);
+                }
+                let cells = grid.cells(&asked);
+                if kept.overlaps(&asked) {
+                    prop_assert!(cells.rows.contains(&home.0) && cells.columns.contains(&home.1), "{} in {:?}: {:?} for {}", kept, grid, cells, asked);
+                }
+            }
         }
     }
 }
