@@ -1,5 +1,6 @@
 //! What the engine refuses, and what it reports of runs that went wrong.
 
+use super::fail::path_in;
 use super::ids::{Arena, BufferId, Executor, Kind, TaskId};
 use super::view::View;
 use std::fmt;
@@ -331,4 +332,13 @@ pub struct RunReport<P, E> {
     pub failure: Option<Failure<E>>,
     /// Tasks that never ran because of it, in the order they were cancelled.
     pub cancelled: Vec<Cancelled<P>>,
+    pub(crate) lost_with: Vec<(TaskId, Option<TaskId>)>,
+}
+
+impl<P, E> RunReport<P, E> {
+    /// From the task that failed to this one, each needing the one before; empty if it was not cancelled.
+    #[must_use]
+    pub fn path(&self, task: TaskId) -> Vec<TaskId> {
+        path_in(&self.lost_with, task)
+    }
 }

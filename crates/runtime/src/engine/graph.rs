@@ -183,7 +183,7 @@ impl<P> Capture<P> {
     /// An intermediate of the graph (GRAPH-3). The arena is checked when it is replayed.
     ///
     /// # Errors
-    /// [`Error::RingStuck`] if no arena could hold what the graph needs.
+    /// [`Error::ViewTooLarge`] if no memory could ever hold what the graph needs.
     pub fn allocate(&mut self, arena: Arena, bytes: u64) -> Result<Outcome<BufferId>, Error> {
         let at = self.blocks.iter().position(|&(known, _)| known == arena);
         let at = at.unwrap_or_else(|| {

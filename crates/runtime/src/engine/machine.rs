@@ -9,7 +9,7 @@ use super::replay::ReplayState;
 use super::scope::Scopes;
 use super::slots::{Placed, Slots, State};
 use super::spec::{Access, AccessKind, Config, Place, Placement, Spec, reads_first};
-use super::watch::{Watched, Watches};
+use super::watch::Watches;
 
 /// A task that starts now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +44,12 @@ pub struct Engine<P, E = String> {
     /// Tasks that wait for a release.
     pub(crate) held: u32,
     /// Dependencies found or given since the beginning.
-    edges_made: u64,
+    pub(crate) edges_made: u64,
     /// Slots to retire.
     pub(crate) todo: Vec<u32>,
-    /// Kept for its allocation.
+    /// Kept for its allocation, as the next.
     found: Vec<Conflict>,
+    satisfied: Vec<u32>,
 }
 
 impl<P, E> Engine<P, E> {
@@ -80,6 +81,7 @@ impl<P, E> Engine<P, E> {
             edges_made: 0,
             todo: Vec::new(),
             found: Vec::new(),
+            satisfied: Vec::new(),
         })
     }
 
@@ -219,100 +221,13 @@ impl<P, E> Engine<P, E> {
 
     /// Says what value a signal has; tasks whose conditions hold now become ready, or done.
     pub fn signal_changed(&mut self, signal: SignalId, value: i32) {
-        let mut satisfied = Vec::new();
+        let mut satisfied = std::mem::take(&mut self.satisfied);
         self.watches.changed(signal, value, &mut satisfied);
-        for slot in satisfied {
+        for slot in satisfied.drain(..) {
             self.arrive(slot);
         }
+        self.satisfied = satisfied;
         self.settle();
-    }
-
-    /// The signals whose values matter now, in the order they were first waited for. Read each once when it
-    /// appears, and say so with [`signal_changed`](Engine::signal_changed) whenever it changes.
-    pub fn watched(&self) -> impl Iterator<Item = Watched> {
-        self.watches.iter()
-    }
-
-    /// Changes whenever the set of [`watched`](Engine::watched) signals does.
-    #[must_use]
-    pub fn watch_version(&self) -> u64 {
-        self.watches.version()
-    }
-
-    /// What was submitted, while the task is known.
-    #[must_use]
-    pub fn payload(&self, task: TaskId) -> Option<&P> {
-        let slot = self.slots.find(task).ok()??;
-        match self.slots[slot].replay {
-            NONE => self.slots[slot].payload.as_ref(),
-            replay => self.replays[replay as usize].payload(self.slots[slot].node),
-        }
-    }
-
-    /// The executors that a running task was given to: one, or its group.
-    #[must_use]
-    pub fn members(&self, task: TaskId) -> &[Executor] {
-        let Ok(Some(slot)) = self.slots.find(task) else {
-            return &[];
-        };
-        let kept = &self.slots[slot];
-        match (kept.state, kept.placed) {
-            (State::Running, Placed::Group) => self.slots.extra(slot).map_or(&[], |extra| &extra.members),
-            (State::Running, Placed::On(_) | Placed::Any(_)) => std::slice::from_ref(&kept.executor),
-            _ => &[],
-        }
-    }
-
-    /// Where a live intermediate is.
-    #[must_use]
-    pub fn placement(&self, buffer: BufferId) -> Option<Placement> {
-        self.scopes.placement(buffer)
-    }
-
-    /// Bytes in use in an arena, and how many there are.
-    #[must_use]
-    pub fn arena_use(&self, arena: Arena) -> Option<(u64, u64)> {
-        self.scopes.used(arena)
-    }
-
-    /// Where a task is in its life.
-    ///
-    /// # Errors
-    /// [`Error::UnknownTask`] if there never was such a task.
-    pub fn status(&self, task: TaskId) -> Result<Status, Error> {
-        let slot = self.slots.find(task)?;
-        Ok(slot.map_or(Status::Finished, |slot| self.status_of(slot)))
-    }
-
-    /// Tasks that are known: accepted and not yet done.
-    #[must_use]
-    pub fn live(&self) -> u32 {
-        self.slots.used()
-    }
-
-    /// Tasks that were dispatched and have not reported.
-    #[must_use]
-    pub fn running(&self) -> u32 {
-        self.running
-    }
-
-    /// Memory accesses that are being tracked; 0 when nothing is live.
-    #[must_use]
-    pub fn tracked_accesses(&self) -> usize {
-        self.map.len()
-    }
-
-    /// Dependencies on live tasks that submissions were given, since the engine was made; those inside a
-    /// replayed graph are not counted again.
-    #[must_use]
-    pub fn edges_made(&self) -> u64 {
-        self.edges_made
-    }
-
-    /// The first thing that went wrong in this run.
-    #[must_use]
-    pub fn failure(&self) -> Option<&Failure<E>> {
-        self.failure.as_ref()
     }
 
     /// Ends the run: closes every scope, reports, and is as new.
@@ -328,24 +243,13 @@ impl<P, E> Engine<P, E> {
         }
         self.scopes.end_all();
         self.ready.clear();
-        self.lost_with.clear();
         Ok(RunReport {
+            lost_with: std::mem::take(&mut self.lost_with),
             completed: std::mem::take(&mut self.completed),
             failed: std::mem::take(&mut self.failed),
             failure: self.failure.take(),
             cancelled: std::mem::take(&mut self.cancelled),
         })
-    }
-
-    pub(crate) fn status_of(&self, slot: u32) -> Status {
-        match self.slots[slot].state {
-            State::Free => Status::Finished,
-            State::Waiting => Status::Waiting,
-            State::Ready => Status::Ready,
-            State::Running => Status::Running,
-            State::Deferred => Status::Deferred,
-            State::Cancelled => Status::Cancelled,
-        }
     }
 
     pub(crate) fn check_running(&self) -> Result<(), Error> {

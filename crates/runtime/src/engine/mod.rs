@@ -54,8 +54,10 @@
 //! The parts have invariants of their own: VIEW, GRID, MAP, SLOT, ARENA, SCOPE, WATCH, READY, FIN, GRAPH.
 
 mod arena;
+mod ask;
 mod edges;
 mod error;
+mod fail;
 mod finish;
 mod graph;
 mod grid;

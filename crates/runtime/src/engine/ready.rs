@@ -33,6 +33,9 @@ fn key(priority: i8, sequence: u64) -> u64 {
     rank << 56 | sequence & SEQUENCE
 }
 
+/// Groups that are looked at, oldest first; those behind wait until they move up.
+const LOOK_AHEAD: usize = 64;
+
 /// A set of executors.
 #[derive(Clone, Debug)]
 struct Bits(Vec<u64>);
@@ -319,7 +322,7 @@ impl Ready {
         let groups = std::mem::take(&mut self.groups);
         let mut left = self.load.len();
         let mut start = None;
-        for (&key, &slot) in &groups {
+        for (&key, &slot) in groups.iter().take(LOOK_AHEAD) {
             let members = slots.extra(slot).map_or(&[][..], |extra| &extra.members);
             let mut all = true;
             for member in members {
