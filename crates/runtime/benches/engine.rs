@@ -4,8 +4,10 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(clippy::unwrap_used, reason = "a benchmark may stop")]
 
+use ringwork_isa::Compare;
 use ringwork_runtime::engine::{
-    AccessKind, Bindings, BufferId, Capture, Config, Engine, Kind, Outcome, Place, Spec, View,
+    AccessKind, Arena, Binding, Bindings, BufferId, Capture, Config, Engine, Executor, Graph, Kind, Outcome,
+    Place, SignalId, Spec, View,
 };
 use std::hint::black_box;
 use std::sync::Arc;
@@ -75,7 +77,13 @@ fn step(engine: &mut Engine<u64>) -> u64 {
     }
     for dispatch in started.iter().flatten() {
         black_box(engine.payload(dispatch.task));
-        engine.complete(dispatch.task, dispatch.executor).unwrap();
+        if dispatch.members == 1 {
+            engine.complete(dispatch.task, dispatch.executor).unwrap();
+            continue;
+        }
+        for member in engine.members(dispatch.task).to_vec() {
+            engine.complete(dispatch.task, member).unwrap();
+        }
     }
     count as u64
 }
@@ -160,7 +168,7 @@ fn thousand(mut submit: impl FnMut(&Spec, u64), buffer: impl Fn(u32) -> BufferId
     }
 }
 
-fn replay(rounds: u32) {
+fn thousand_captured() -> Arc<Graph<u64>> {
     let mut capture = Capture::new();
     thousand(
         |spec, index| {
@@ -168,7 +176,11 @@ fn replay(rounds: u32) {
         },
         BufferId::parameter,
     );
-    let graph = Arc::new(capture.finish().unwrap());
+    Arc::new(capture.finish().unwrap())
+}
+
+fn replay(rounds: u32) {
+    let graph = thousand_captured();
     let mut engine = engine(2048);
     let drain = |engine: &mut Engine<u64>| {
         let start = Instant::now();
@@ -198,7 +210,7 @@ fn replay(rounds: u32) {
         bindings.parameters.clear();
         bindings
             .parameters
-            .extend((0..4).map(|p| ringwork_runtime::engine::Binding::from(BufferId::new(round * 4 + p))));
+            .extend((0..4).map(|p| Binding::from(BufferId::new(round * 4 + p))));
         engine.replay(&graph, &bindings).unwrap();
         let took = start.elapsed();
         run_replayed = run_replayed.min(drain(&mut engine));
@@ -221,14 +233,78 @@ fn resident_kib() -> u64 {
         .unwrap_or(0)
 }
 
+/// Everything that takes memory, over and over: accesses, scopes, intermediates, groups, signals, replays.
+fn mixture(engine: &mut Engine<u64>, graph: &Arc<Graph<u64>>, tasks: u64) {
+    let mut dice = Dice(362_436_069);
+    let mut spec = Spec::new(ANY);
+    let pair = Spec::new(Place::Group(vec![Executor(3), Executor(8)]));
+    let mut sent = 0;
+    let drain = |engine: &mut Engine<u64>| {
+        step(engine);
+        for signal in 0..4 {
+            engine.signal_changed(SignalId(signal), 1);
+        }
+    };
+    while sent < tasks {
+        engine.begin_scope().unwrap();
+        let tensor = loop {
+            match engine.allocate(Arena(0), 64 + dice.roll(4096)).unwrap() {
+                Outcome::Accepted(tensor) => break tensor,
+                Outcome::Full { .. } => drain(engine),
+            }
+        };
+        for part in 0..100 {
+            next_task(&mut spec, Layout::Ranges, 4096, &mut dice);
+            let view = View::range(0..64);
+            spec.touch(
+                tensor,
+                view,
+                if part == 0 {
+                    AccessKind::Output
+                } else {
+                    AccessKind::Input
+                },
+            );
+            match part {
+                20 => spec = spec.when(SignalId(sent % 4), Compare::Ge, 1),
+                40 => spec = spec.until(SignalId(sent % 3), Compare::Ge, 1),
+                _ => {}
+            }
+            let spec = if part % 50 == 49 { &pair } else { &spec };
+            while let Outcome::Full { .. } = engine.submit(spec, sent).unwrap() {
+                drain(engine);
+            }
+            sent += 1;
+        }
+        engine.end_scope().unwrap();
+        let parameters = (0..4).map(|p| BufferId::new(sent * 4 + p).into()).collect();
+        let with = Bindings {
+            parameters,
+            ..Bindings::default()
+        };
+        if dice.roll(20) == 0 {
+            while let Outcome::Full { .. } = engine.replay(graph, &with).unwrap() {
+                drain(engine);
+            }
+            sent += graph.len() as u64;
+        }
+    }
+    while engine.live() > 0 {
+        drain(engine);
+    }
+    engine.end_run().unwrap();
+}
+
 fn memory(tasks: u64) {
-    let mut engine = engine(1024);
+    let config = Config::new().slots(2048).arena(1 << 20).executors(Kind(0), 16);
+    let mut engine = Engine::new(&config).unwrap();
+    let graph = thousand_captured();
     let start = resident_kib();
-    pump(&mut engine, tasks / 10, Layout::Ranges, 4096);
+    mixture(&mut engine, &graph, tasks / 10);
     let tenth = resident_kib();
-    pump(&mut engine, tasks - tasks / 10, Layout::Ranges, 4096);
+    mixture(&mut engine, &graph, tasks - tasks / 10);
     println!(
-        "memory      {start} KiB before, {tenth} KiB after {} tasks, {} KiB after {tasks}",
+        "memory      {start} KiB before, {tenth} KiB after {} tasks of all sorts, {} KiB after {tasks}",
         tasks / 10,
         resident_kib()
     );
