@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn a_replay_keeps_the_order_relation_and_the_result(program in program(), seed: u64) {
+    fn a_replay_keeps_the_order_relation(program in program(), seed: u64) {
         let mut program = program;
         program.places.fill(4);
         let mut capture = Capture::new();
