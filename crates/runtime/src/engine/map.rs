@@ -1,9 +1,9 @@
 //! The access map: who touches which bytes of which buffer, and what a new access conflicts with.
 //!
 //! Every live access is one entry. The entries of a buffer are kept in lists by what they do (write, or only
-//! read) and by the [`Grid`] that suits their view, and chained by a hash of (buffer, list, cell). A query
-//! looks at the few cells of each list that can matter, or walks the list if that is shorter. So the cost of
-//! an access hardly depends on how many others are live.
+//! read) and by the [`Grid`] that suits their view. Those of a list that has grown long are also chained by a
+//! hash of (buffer, list, cell): a query looks at the few cells that can matter, or walks the list if that is
+//! shorter. So the cost of an access hardly depends on how many others are live.
 //!
 //! # Invariants
 //! - **MAP-1 (complete).** An access that conflicts with a live one either finds it, or finds a later write
@@ -36,7 +36,8 @@ struct Entry {
     owner: u32,
     /// Index of the buffer's record.
     record: u32,
-    /// The entry before it in its hash chain, or `FIRST` and the number of the chain.
+    /// The entry before it in its hash chain, or `FIRST` and the number of the chain; `NONE` if its list is
+    /// not chained.
     chain_prev: u32,
     chain_next: u32,
     /// Neighbours in its list. The first has no `list_prev`.
@@ -62,6 +63,8 @@ struct List {
     writes: bool,
     head: u32,
     count: u32,
+    /// Whether its entries are in hash chains; from when it is long until it is empty.
+    chained: bool,
 }
 
 /// A buffer that live tasks touch.
@@ -105,6 +108,8 @@ pub(crate) type Lookup<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
 
 /// Walking a list of this many is cheaper than hashing a cell.
 const SHORT_LIST: u64 = 4;
+/// A list that grows longer than this is chained.
+const LONG_LIST: u32 = 12;
 /// With this many lists, views of yet another shape are kept by their bounds (of which there are few).
 const MANY_LISTS: usize = 64;
 
@@ -263,8 +268,9 @@ impl AccessMap {
                     map.unlink(index);
                 }
             };
-            let cells = list.grid.cells(view);
-            if cells.count() + SHORT_LIST >= u64::from(list.count) {
+            let cells = list.chained.then(|| list.grid.cells(view));
+            let cells = cells.filter(|cells| cells.count() + SHORT_LIST < u64::from(list.count));
+            let Some(cells) = cells else {
                 let mut index = list.head;
                 while index != NONE {
                     let next = self.entries[index as usize].list_next;
@@ -272,7 +278,7 @@ impl AccessMap {
                     index = next;
                 }
                 continue;
-            }
+            };
             for row in cells.rows {
                 for column in cells.columns.clone() {
                     let mut index = self.chains[self.chain(record, at, (row, column))];
@@ -309,6 +315,7 @@ impl AccessMap {
         let list_next = std::mem::replace(&mut list.head, index);
         list.count += 1;
         let home = list.grid.keep(&view);
+        let (chained, long) = (list.chained, list.count > LONG_LIST);
         if list_next != NONE {
             self.entries[list_next as usize].list_prev = index;
         }
@@ -317,8 +324,28 @@ impl AccessMap {
         entry.list_prev = NONE;
         entry.list = u16::try_from(at).expect("few lists");
         entry.indexed = true;
-        let chain = self.chain(record, at, home);
-        self.push_on_chain(chain, index);
+        if chained {
+            let chain = self.chain(record, at, home);
+            self.push_on_chain(chain, index);
+        } else if long {
+            self.chain_list(record, at);
+        }
+    }
+
+    /// Puts every entry of a list in its hash chain.
+    #[cold]
+    fn chain_list(&mut self, record: u32, at: usize) {
+        let list = &mut self.records[record as usize].lists[at];
+        list.chained = true;
+        let list = *list;
+        let mut index = list.head;
+        while index != NONE {
+            let entry = &self.entries[index as usize];
+            let next = entry.list_next;
+            let chain = self.chain(record, at, list.grid.home(&entry.view));
+            self.push_on_chain(chain, index);
+            index = next;
+        }
     }
 
     fn push_on_chain(&mut self, chain: usize, index: u32) {
@@ -336,6 +363,7 @@ impl AccessMap {
         let entry = self.entries[index as usize];
         let list = &mut self.records[entry.record as usize].lists[usize::from(entry.list)];
         list.count -= 1;
+        list.chained &= list.count > 0;
         if entry.list_prev == NONE {
             list.head = entry.list_next;
         } else {
@@ -344,6 +372,11 @@ impl AccessMap {
         if entry.list_next != NONE {
             self.entries[entry.list_next as usize].list_prev = entry.list_prev;
         }
+        self.entries[index as usize].indexed = false;
+        if entry.chain_prev == NONE {
+            return;
+        }
+        self.entries[index as usize].chain_prev = NONE;
         if entry.chain_prev & FIRST != 0 {
             self.chains[(entry.chain_prev & !FIRST) as usize] = entry.chain_next;
         } else {
@@ -352,15 +385,14 @@ impl AccessMap {
         if entry.chain_next != NONE {
             self.entries[entry.chain_next as usize].chain_prev = entry.chain_prev;
         }
-        self.entries[index as usize].indexed = false;
     }
 
-    /// Doubles the hash table; every entry that can be found moves to its new chain.
+    /// Doubles the hash table; every chained entry moves to its new chain.
     fn grow_chains(&mut self) {
         self.chains = vec![NONE; self.chains.len() * 2];
         for index in 0..self.entries.len() {
             let entry = self.entries[index];
-            if entry.indexed {
+            if entry.indexed && entry.chain_prev != NONE {
                 let list = &self.records[entry.record as usize].lists[usize::from(entry.list)];
                 let home = list.grid.home(&entry.view);
                 let chain = self.chain(entry.record, entry.list.into(), home);
@@ -391,6 +423,7 @@ fn place_in(lists: &mut Vec<List>, view: &View, writes: bool) -> usize {
         writes,
         head: NONE,
         count: 0,
+        chained: false,
     });
     lists.len() - 1
 }
