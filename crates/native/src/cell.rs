@@ -12,7 +12,7 @@
 //! - **CELL-3 (every wait ends).** Exits are looked at between saying and sleeping, and whoever raises
 //!   an exit rouses the cell afterwards, so they are noticed under the same rule as CELL-2.
 
-use crate::sync::{AtomicI32, AtomicU32, Futex, Ordering, store_load_barrier};
+use super::sync::{AtomicI32, AtomicU32, Futex, Ordering, fence, store_load_barrier};
 use std::time::{Duration, Instant};
 
 /// A counter that can be waited for. All zero is a valid, fresh cell.
@@ -177,7 +177,9 @@ impl Cell {
         self.parked.fetch_add(1, Ordering::SeqCst);
         let end = loop {
             let ticket = self.futex.ticket();
-            store_load_barrier();
+            // SYNC: what is looked at next may be loaded more weakly than sequentially consistent; the
+            // fence puts it after `parked` all the same. Pairs with `rouse` (CELL-2, CELL-3).
+            fence(Ordering::SeqCst);
             if let Some(end) = look() {
                 break end;
             }
