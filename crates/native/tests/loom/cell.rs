@@ -78,7 +78,7 @@ fn every_set_wakes_its_waiter_and_publishes() {
 
 #[test]
 fn one_change_wakes_all_waiters() {
-    explore(3, || {
+    explore(4, || {
         let shared = Arc::<Published>::default();
         let waiters = [(); 2].map(|()| {
             spawn(&shared, |shared| {
@@ -96,7 +96,7 @@ fn one_change_wakes_all_waiters() {
 
 #[test]
 fn adds_of_several_writers_are_never_lost_and_all_publish() {
-    explore(3, || {
+    explore(4, || {
         let shared = Arc::<Published>::default();
         let other = spawn(&shared, |shared| {
             shared.write(0, 7);
@@ -130,7 +130,7 @@ fn a_raised_exit_wakes_its_waiter_and_publishes_the_reason() {
 
 #[test]
 fn a_change_and_an_exit_at_once_end_every_wait() {
-    explore(3, || {
+    explore(4, || {
         let shared = Arc::<Published>::default();
         let waiter = spawn(&shared, |shared| {
             let _ = shared.wait_or_exit();

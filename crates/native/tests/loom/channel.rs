@@ -85,7 +85,7 @@ fn messages_that_wrap_around_the_ring_arrive_whole_and_in_order() {
 
 #[test]
 fn a_message_longer_than_the_ring_flows_through_it() {
-    carries(3, 4, &[&[1, 2, 3]]);
+    carries(4, 4, &[&[1, 2, 3]]);
 }
 
 #[test]
