@@ -15,6 +15,8 @@ mod chip;
 mod core;
 mod error;
 mod fleet;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod mailbox;
 pub mod memory;
 pub mod peers;

@@ -98,7 +98,7 @@ impl Layout {
     }
 
     /// Refuses numbers that cannot be, wherever they come from.
-    fn checked(self) -> Result<Layout> {
+    pub(crate) fn checked(self) -> Result<Layout> {
         let field = |name, got: u64, wanted: String| {
             Err(Error::Invalid(ringwork_isa::Error::corrupt(
                 "a segment's layout",
@@ -114,6 +114,7 @@ impl Layout {
             return field("signals", self.signals.into(), format!("at most {MAX_SIGNALS}"));
         }
         if !self.stride.is_multiple_of(PAGE_BYTES)
+            || self.stride == 0
             || self.stride > MAX_BYTES / u64::from(MAX_RANKS)
             || self.stride < u64::from(self.signals) * SIGNAL_STRIDE_BYTES
         {
@@ -232,6 +233,22 @@ impl Attached {
         Ok(attached)
     }
 
+    /// Overwrites page 0, as a process gone wild might.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn overwrite_header(&self, bytes: &[u8]) {
+        assert!(
+            self.memory
+                .write(0, &bytes[..bytes.len().min(PAGE_BYTES as usize)])
+        );
+    }
+
+    /// Where in this segment a pointer into it points.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn offset_of(&self, pointer: *const u8) -> u64 {
+        let origin = self.memory.pointer(0, 0, 1).expect("every segment has a page 0");
+        pointer as u64 - origin as u64
+    }
+
     fn with_header(self) -> Attached {
         for (offset, _, value) in self.layout.words() {
             self.header_word(offset).store(value, Ordering::Release);
@@ -239,7 +256,7 @@ impl Attached {
         self
     }
 
-    fn check_header(&self) -> Result<()> {
+    pub(crate) fn check_header(&self) -> Result<()> {
         for (offset, name, wanted) in self.layout.words() {
             let got = self.header_word(offset).load(Ordering::Acquire);
             if got != wanted {
@@ -326,10 +343,11 @@ impl Attached {
     /// Ends every wait in this domain, now and later, with `alarm`. The first alarm stays.
     pub fn raise(&self, alarm: &Alarm) {
         let word = self.header_word(at::ALARM);
-        if word
-            .compare_exchange(QUIET, CLAIMED, Ordering::SeqCst, Ordering::SeqCst)
-            .is_err()
-        {
+        if let Err(found) = word.compare_exchange(QUIET, CLAIMED, Ordering::SeqCst, Ordering::SeqCst) {
+            if found != CLAIMED && found != RAISED {
+                // Somebody overwrote it, which ends waits as well: let sleepers find out.
+                self.rouse_all();
+            }
             return;
         }
         let dead = alarm.dead.map_or(u64::MAX, |rank| rank.0.into());
@@ -340,6 +358,10 @@ impl Attached {
         let _ = self.memory.write(at::REASON, reason.as_bytes());
         // SYNC: publishes the reason; pairs with the load in `alarm` (SEG-4).
         word.store(RAISED, Ordering::SeqCst);
+        self.rouse_all();
+    }
+
+    fn rouse_all(&self) {
         for cell in self.cells() {
             cell.rouse();
         }
@@ -350,14 +372,24 @@ impl Attached {
     #[must_use]
     pub fn alarmed(&self) -> bool {
         // SYNC: pairs with the store in `raise` (SEG-4).
-        self.header_word(at::ALARM).load(Ordering::SeqCst) == RAISED
+        // A word that cannot be is an alarm too: who waits in memory that was overwritten may wait forever.
+        self.header_word(at::ALARM).load(Ordering::SeqCst) >= RAISED
     }
 
     /// The alarm, if one was raised. What it says is validated, not trusted.
     #[must_use]
     pub fn alarm(&self) -> Option<Alarm> {
-        if !self.alarmed() {
+        let word = self.header_word(at::ALARM).load(Ordering::SeqCst);
+        if word < RAISED {
             return None;
+        }
+        if word != RAISED {
+            let what = format!("the header of segment {}", self.layout.segment);
+            let corrupt = ringwork_isa::Error::corrupt(what, "alarm", word, "0, 1 or 2");
+            return Some(Alarm {
+                dead: None,
+                reason: corrupt.to_string(),
+            });
         }
         let dead = u32::try_from(self.header_word(at::ALARM_RANK).load(Ordering::Relaxed)).ok();
         let len = self
@@ -484,6 +516,27 @@ mod tests {
         assert_eq!(segment.alarm(), Some(first));
         segment.reset();
         assert_eq!(segment.alarm(), None);
+    }
+
+    #[test]
+    fn an_unknown_alarm_word_ends_waits_and_names_the_field() {
+        let segment = heap();
+        segment.header_word(at::ALARM).store(7, Ordering::SeqCst);
+        assert!(segment.alarmed());
+        let Alarm { dead, reason } = segment.alarm().unwrap();
+        assert_eq!(dead, None);
+        assert!(
+            reason.starts_with("the header of segment 3: field `alarm` is 7"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn a_layout_whose_windows_have_no_bytes_is_refused() {
+        let layout = Layout::windows(Segment(1), 2, 0, 0).unwrap();
+        assert_eq!(layout.stride, PAGE_BYTES);
+        let none = Layout { stride: 0, ..layout };
+        assert!(none.checked().unwrap_err().to_string().contains("`stride`"));
     }
 
     #[test]
