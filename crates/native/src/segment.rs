@@ -59,7 +59,9 @@ mod at {
     pub(super) const REASON_LEN: u64 = 144;
     pub(super) const REASON: u64 = 256;
 }
-const REASON_BYTES: u64 = PAGE_BYTES - at::REASON;
+const REASON_LEN: usize = 4096 - 256;
+const REASON_BYTES: u64 = REASON_LEN as u64;
+const _: () = assert!(at::REASON + REASON_BYTES == PAGE_BYTES);
 
 const QUIET: u64 = 0;
 const CLAIMED: u64 = 1;
@@ -353,7 +355,7 @@ impl Attached {
         }
         let dead = alarm.dead.map_or(u64::MAX, |rank| rank.0.into());
         self.header_word(at::ALARM_RANK).store(dead, Ordering::Relaxed);
-        let reason = truncated(&alarm.reason, REASON_BYTES as usize);
+        let reason = truncated(&alarm.reason, REASON_LEN);
         self.header_word(at::REASON_LEN)
             .store(reason.len() as u64, Ordering::Relaxed);
         let _ = self.memory.write(at::REASON, reason.as_bytes());

@@ -44,4 +44,6 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/kernels.md")]
     struct Kernels;
+    #[doc = include_str!("../../../docs/memory.md")]
+    struct Memory;
 }

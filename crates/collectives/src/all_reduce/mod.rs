@@ -5,10 +5,10 @@
 //!
 //! | | staged | read from slots | steps | exact |
 //! |---|---|---|---|---|
-//! | [`one_phase`] | `S` | `n S` | 1 | yes |
-//! | [`two_phase`] | `S` | `2 S` | 2 | yes |
-//! | [`ring`] | `S` | `2 S (n-1)/n` from one neighbour | `2 (n-1)` | no |
-//! | [`bidirectional_ring`] | `S` | half of that from each neighbour | `2 (n-1)` | no |
+//! | [`one_phase()`] | `S` | `n S` | 1 | yes |
+//! | [`two_phase()`] | `S` | `2 S` | 2 | yes |
+//! | [`ring()`] | `S` | `2 S (n-1)/n` from one neighbour | `2 (n-1)` | no |
+//! | [`bidirectional_ring()`] | `S` | half of that from each neighbour | `2 (n-1)` | no |
 
 mod bidirectional_ring;
 mod one_phase;
