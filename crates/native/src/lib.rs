@@ -8,7 +8,7 @@
 extern crate self as ringwork;
 
 mod activity;
-mod arith;
+pub mod arith;
 pub mod cell;
 pub mod channel;
 mod chip;

@@ -4,9 +4,9 @@
 //! that ships.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use std::time::Duration;
 
