@@ -1,6 +1,7 @@
 //! Every example, on every number of devices that makes sense, round after round.
 //!
 //! As it stands 100 rounds on up to 4 devices and 10 on 8 and 16; with `RINGWORK_LONG=1` 100 on all.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
 

@@ -1,3 +1,5 @@
+//! A first program: the sum over four chips, on all of them.
+
 use ringwork::prelude::*;
 
 /// y = the sum of everybody's x: stage, meet, add in rank order.

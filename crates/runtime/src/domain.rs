@@ -573,7 +573,7 @@ mod tests {
             let mut end = 0;
             for i in 0..counts.len() {
                 let place = plan.places.buffers[&i.to_string()];
-                prop_assert!(place.offset >= end && place.offset % BUFFER_ALIGN_BYTES == 0);
+                prop_assert!(place.offset >= end && place.offset.is_multiple_of(BUFFER_ALIGN_BYTES));
                 end = place.offset + (place.count * place.dtype.bytes()) as u64;
             }
             prop_assert!(end <= plan.segment.layout.data_bytes());
