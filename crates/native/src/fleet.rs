@@ -122,7 +122,7 @@ impl Fleet {
             greet(&wire, *device, index, nonce, &launch, (&mailbox_fd, &bell_fd))?;
             let name = format!("chip {device}");
             let outbox = Sender::new(mailbox.to_chip(&name));
-            let inbox = Receiver::new(mailbox.from_chip(&name));
+            let inbox = Receiver::new(mailbox.of_chip(&name));
             chips.push(Chip {
                 device: *device,
                 wire,

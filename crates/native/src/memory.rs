@@ -19,7 +19,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// Everything is aligned to this and sized in multiples of it.
-pub const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = PAGE_LEN as u64;
+const PAGE_LEN: usize = 4096;
 
 /// The most that one piece of memory may be: 1 TiB.
 pub const MAX_BYTES: u64 = 1 << 40;
@@ -56,7 +57,7 @@ impl Memory {
             have_bytes: available_bytes(),
         };
         let len = usize::try_from(bytes).map_err(|_| refused())?;
-        let layout = Layout::from_size_align(len.max(1), PAGE_BYTES as usize).map_err(|_| refused())?;
+        let layout = Layout::from_size_align(len.max(1), PAGE_LEN).map_err(|_| refused())?;
         // SAFETY: the layout has a non-zero size.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         Ok(Memory {
@@ -107,11 +108,12 @@ impl Memory {
     #[must_use]
     pub fn pointer(&self, offset: u64, bytes: u64, align: usize) -> Option<*mut u8> {
         let end = offset.checked_add(bytes)?;
-        if end > self.len as u64 || !usize::try_from(offset).ok()?.is_multiple_of(align) {
+        let offset = usize::try_from(offset).ok()?;
+        if end > self.len as u64 || !offset.is_multiple_of(align) {
             return None;
         }
         // SAFETY: `offset` is at most `len`, inside or one past the end of the allocation (MEM-1).
-        Some(unsafe { self.base.as_ptr().add(offset as usize) })
+        Some(unsafe { self.base.as_ptr().add(offset) })
     }
 
     /// The signal cell at `offset`.

@@ -18,7 +18,7 @@
 
 use crate::cell::Cell;
 use crate::error::{Error, Result};
-use crate::memory::{MAX_BYTES, Memory, PAGE_BYTES, create_sealed};
+use crate::memory::{MAX_BYTES, Memory, PAGE_BYTES, available_bytes, create_sealed};
 use ringwork_isa::{MAX_RANKS, Rank, SIGNAL_STRIDE_BYTES, Segment, Signal, Span, signature_hash};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -59,7 +59,9 @@ mod at {
     pub(super) const REASON_LEN: u64 = 144;
     pub(super) const REASON: u64 = 256;
 }
-const REASON_BYTES: u64 = PAGE_BYTES - at::REASON;
+const REASON_LEN: usize = 4096 - 256;
+const REASON_BYTES: u64 = REASON_LEN as u64;
+const _: () = assert!(at::REASON + REASON_BYTES == PAGE_BYTES);
 
 const QUIET: u64 = 0;
 const CLAIMED: u64 = 1;
@@ -72,6 +74,7 @@ impl Layout {
     /// If a number is beyond what can be.
     pub fn windows(segment: Segment, ranks: u32, signals: u32, data_bytes: u64) -> Result<Layout> {
         let stride = page_align(data_bytes.saturating_add(u64::from(signals) * SIGNAL_STRIDE_BYTES));
+        check_size("a domain's windows", ranks, stride)?;
         Layout {
             segment,
             ranks,
@@ -87,6 +90,7 @@ impl Layout {
     /// # Errors
     /// If it is larger than can be.
     pub fn private(segment: Segment, data_bytes: u64) -> Result<Layout> {
+        check_size("a tensor", 1, page_align(data_bytes))?;
         Layout {
             segment,
             ranks: 0,
@@ -115,10 +119,10 @@ impl Layout {
         }
         if !self.stride.is_multiple_of(PAGE_BYTES)
             || self.stride == 0
-            || self.stride > MAX_BYTES / u64::from(MAX_RANKS)
+            || self.stride > largest_stride(self.ranks)
             || self.stride < u64::from(self.signals) * SIGNAL_STRIDE_BYTES
         {
-            let limit = MAX_BYTES / u64::from(MAX_RANKS);
+            let limit = largest_stride(self.ranks);
             return field(
                 "stride",
                 self.stride,
@@ -157,6 +161,23 @@ impl Layout {
             (at::STRIDE, "stride", self.stride),
         ]
     }
+}
+
+/// The most that each of so many ranks may have.
+fn largest_stride(ranks: u32) -> u64 {
+    MAX_BYTES / u64::from(ranks.max(1))
+}
+
+/// Refuses what is asked for and cannot be, in the words of someone who asked for memory.
+fn check_size(what: &str, ranks: u32, stride: u64) -> Result<()> {
+    if stride <= largest_stride(ranks) {
+        return Ok(());
+    }
+    Err(Error::OutOfMemory {
+        what: what.into(),
+        need_bytes: stride.saturating_mul(ranks.max(1).into()),
+        have_bytes: available_bytes().min(MAX_BYTES),
+    })
 }
 
 fn page_align(bytes: u64) -> u64 {
@@ -352,7 +373,7 @@ impl Attached {
         }
         let dead = alarm.dead.map_or(u64::MAX, |rank| rank.0.into());
         self.header_word(at::ALARM_RANK).store(dead, Ordering::Relaxed);
-        let reason = truncated(&alarm.reason, REASON_BYTES as usize);
+        let reason = truncated(&alarm.reason, REASON_LEN);
         self.header_word(at::REASON_LEN)
             .store(reason.len() as u64, Ordering::Relaxed);
         let _ = self.memory.write(at::REASON, reason.as_bytes());
@@ -498,6 +519,18 @@ mod tests {
             "a buffer"
         );
         assert!(segment.signal(&row(0).at(0).unwrap()).is_none(), "the header");
+    }
+
+    #[test]
+    fn asking_for_too_much_is_a_shortage_and_not_a_corruption() {
+        for refused in [
+            Layout::private(Segment(1), MAX_BYTES + 1),
+            Layout::private(Segment(1), u64::MAX),
+            Layout::windows(Segment(1), 64, 1, MAX_BYTES / 64),
+        ] {
+            assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+        }
+        assert!(Layout::private(Segment(1), MAX_BYTES).is_ok());
     }
 
     #[test]

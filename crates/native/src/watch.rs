@@ -102,7 +102,7 @@ impl fmt::Debug for Watch {
 /// What to start: the program, and for each chip its device and end of the bootstrap channel.
 pub(crate) struct Start {
     pub(crate) program: Program,
-    pub(crate) chips: Vec<(Device, OwnedFd)>,
+    pub(crate) chips: Vec<ChipEnd>,
 }
 
 /// The program that a chip runs. It must be this program: kernels are found by identity.
@@ -378,8 +378,11 @@ impl Watch {
     }
 }
 
-/// The host's ends of the bootstrap channels, made before anything starts.
-pub(crate) fn channels(devices: &[Device]) -> Result<(Vec<Wire>, Vec<(Device, OwnedFd)>)> {
+/// The chip's end of a bootstrap channel.
+type ChipEnd = (Device, OwnedFd);
+
+/// Both ends of the bootstrap channels, made before anything starts.
+pub(crate) fn channels(devices: &[Device]) -> Result<(Vec<Wire>, Vec<ChipEnd>)> {
     let mut ours = Vec::with_capacity(devices.len());
     let mut theirs = Vec::with_capacity(devices.len());
     for device in devices {

@@ -1,4 +1,6 @@
 //! Real chip processes: started, asked, broken in every way, and gone afterwards.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 extern crate ringwork_native as ringwork;
 
 use ringwork_isa::*;

@@ -168,9 +168,7 @@ impl Node {
         let mut state = self.shared.lock();
         let chip = state.chip(device)?;
         let what = format!("a tensor on device {device}");
-        let bytes = (count as u64)
-            .checked_mul(T::DTYPE.bytes() as u64)
-            .unwrap_or(u64::MAX);
+        let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
         let layout = Layout::private(state.fresh_segment(), bytes)?;
         let plan = SegmentPlan {
             layout,

@@ -213,7 +213,7 @@ impl NativeCore {
                 if seen == flag.0 {
                     return Ok(());
                 }
-                if seen as u32 == flag.0 as u32 {
+                if (seen ^ flag.0) & u64::from(u32::MAX) == 0 {
                     return Err(self.mismatch(raised.rank()).unwrap_or_else(|| stray(raised, at)));
                 }
                 std::hint::spin_loop();
