@@ -281,7 +281,7 @@ pub fn activity(bytes: &[u8]) {
     assert!(!seen.what.is_empty() && seen.what.len() < 1024);
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::mailbox::Failure;

@@ -236,10 +236,9 @@ impl Attached {
     /// Overwrites page 0, as a process gone wild might.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn overwrite_header(&self, bytes: &[u8]) {
-        assert!(
-            self.memory
-                .write(0, &bytes[..bytes.len().min(PAGE_BYTES as usize)])
-        );
+        for (offset, byte) in (0..PAGE_BYTES).zip(bytes) {
+            assert!(self.memory.write(offset, &[*byte]));
+        }
     }
 
     /// Where in this segment a pointer into it points.
