@@ -14,6 +14,8 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
+    /// Payload and flag in one cache line, for small data: [`all_reduce::packet`](crate::all_reduce::packet).
+    Packet,
     /// Everybody stages and reduces everybody: [`all_reduce::one_phase`](crate::all_reduce::one_phase).
     OnePhase,
     /// Reduce-scatter, then all-gather: [`all_reduce::two_phase`](crate::all_reduce::two_phase).
@@ -27,7 +29,8 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, in the order they are listed to users.
-    pub const ALL: [Algorithm; 4] = [
+    pub const ALL: [Algorithm; 5] = [
+        Algorithm::Packet,
         Algorithm::OnePhase,
         Algorithm::TwoPhase,
         Algorithm::Ring,
@@ -38,6 +41,7 @@ impl Algorithm {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Algorithm::Packet => "packet",
             Algorithm::OnePhase => "onephase",
             Algorithm::TwoPhase => "twophase",
             Algorithm::Ring => "ring",
@@ -49,7 +53,10 @@ impl Algorithm {
     /// same bits as that of every other exact algorithm.
     #[must_use]
     pub const fn is_exact(self) -> bool {
-        matches!(self, Algorithm::OnePhase | Algorithm::TwoPhase)
+        matches!(
+            self,
+            Algorithm::Packet | Algorithm::OnePhase | Algorithm::TwoPhase
+        )
     }
 }
 
@@ -62,6 +69,12 @@ impl fmt::Display for Algorithm {
 impl FromStr for Algorithm {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
+        // The names that others use for the same.
+        let name = match name {
+            "one-shot" => "onephase",
+            "two-shot" => "twophase",
+            name => name,
+        };
         if let Some(found) = Algorithm::ALL.into_iter().find(|a| a.name() == name) {
             return Ok(found);
         }
@@ -114,7 +127,7 @@ mod tests {
         assert_eq!(
             suggestion("two-phase"),
             "`two-phase` is not an algorithm; did you mean `twophase`? \
-             use one of onephase, twophase, ring, bidirectional-ring"
+             use one of packet, onephase, twophase, ring, bidirectional-ring"
         );
         assert!(suggestion("OnePhase").contains("`onephase`?"));
         assert!(suggestion("bidirectionalring").contains("`bidirectional-ring`?"));

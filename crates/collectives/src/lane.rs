@@ -5,16 +5,17 @@
 //! its upstream's partial result of part `q - 2 - s` and adds its own; part `p` so starts at place `p + 1`
 //! and is complete at place `p`. In the next n-1 steps it takes the finished part `q - 1 - s`.
 //!
-//! One counter per lane and rank says how many steps the rank has finished, staging being the first. The
+//! One counter per lane and rank says how many steps the rank has finished, staging being step 0. The
 //! rule for every step is the same: wait until my upstream has finished as many as I have.
 //!
 //! # Invariants
 //! - **LANE-1 (in step).** Every operation adds `2n - 1` to the counter of each lane it uses (TEAM-2).
-//! - **LANE-2 (everybody begun).** To have finished `k` steps, the place `j` before me has finished `k - j`;
-//!   so at the end every place has staged, which is TEAM-4 without waiting at the barrier.
-//! - **LANE-3 (no overwriting).** When I write the finished part `q - 1 - s`, in my step `n + s`, the only
-//!   reader of its partial value, place `q + 1`, has read it: by LANE-2 place `q + 1`, which is `n - 1`
-//!   before me, has then finished its step `1 + s`, in which it read.
+//! - **LANE-2 (everybody begun).** When I may take step `k`, my upstream has finished `k` steps, and the
+//!   place `j` before me at least `k - j + 1`. In the last step, `2n - 2`, that is `n` for the furthest:
+//!   everybody has staged, which is TEAM-4 without waiting at the barrier.
+//! - **LANE-3 (no overwriting).** I overwrite my partial value of part `q - 1 - s` with the finished one in
+//!   step `n + s`. Its only reader is place `q + 1`, in its step `1 + s`; being `n - 1` before me, it has
+//!   by LANE-2 finished `s + 2` steps, that one included.
 
 use crate::Team;
 use crate::arguments::same_length;
@@ -94,18 +95,17 @@ impl<T: Element> Lane<T> {
         slot: Shared<T>,
         direction: Direction,
     ) -> Result<Lane<T>> {
-        let (me, ranks) = team.place();
-        let (left, right) = ((me + ranks - 1) % ranks, (me + 1) % ranks);
+        let (me, ranks) = (team.rank().0, team.ranks());
         let (place, upstream) = match direction {
-            Direction::Forward => (me, left),
-            Direction::Backward => (ranks - 1 - me, right),
+            Direction::Forward => (me, (me + ranks - 1) % ranks),
+            Direction::Backward => (ranks - 1 - me, (me + 1) % ranks),
         };
         let steps = team.steps().at(direction as u32)?;
         let mut lane = Lane {
             slot,
-            upstream: Rank(u32::try_from(upstream).unwrap_or(u32::MAX)),
-            place,
-            ranks,
+            upstream: Rank(upstream),
+            place: place as usize,
+            ranks: ranks as usize,
             steps,
             finished: core.peek(steps).await?,
         };

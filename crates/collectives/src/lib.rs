@@ -50,6 +50,7 @@ mod barrier;
 mod blocks;
 mod broadcast;
 mod chunk;
+pub mod communicator;
 mod gather;
 pub mod kernels;
 mod lane;

@@ -2,7 +2,7 @@
 
 use crate::arguments::same_domain;
 use crate::chunk::chunks;
-use ringwork_isa::{Barrier, Compare, Core, Element, Error, Rank, Result, Shared, Signals};
+use ringwork_isa::{Barrier, Compare, Core, Element, Error, PACKET_WORDS, Rank, Result, Shared, Signals};
 use std::ops::Range;
 
 /// The members of a domain, ready to run staged collectives together. A handle: copy it freely.
@@ -33,6 +33,7 @@ pub struct Team<T> {
     scratch: Shared<T>,
     meet: Barrier,
     steps: Signals,
+    packets: Option<Shared<i64>>,
 }
 
 impl<T: Element> Team<T> {
@@ -63,7 +64,38 @@ impl<T: Element> Team<T> {
                 steps.count
             )));
         }
-        Ok(Team { scratch, meet, steps })
+        Ok(Team {
+            scratch,
+            meet,
+            steps,
+            packets: None,
+        })
+    }
+
+    /// The same team with room for packets, which [`packet`](crate::all_reduce::packet) needs: a multiple of
+    /// 16 words, of which each half is used in turn.
+    ///
+    /// # Errors
+    /// If it is not of the same domain, or no such multiple.
+    #[track_caller]
+    pub fn with_packets(self, packets: Shared<i64>) -> Result<Team<T>> {
+        same_domain("the packets", &packets, &self.meet)?;
+        if packets.is_empty() || !packets.len().is_multiple_of(2 * PACKET_WORDS) {
+            let words = packets.len();
+            return Err(Error::failed(format!(
+                "{words} words are no whole packets for both halves; declare a multiple of 16"
+            )));
+        }
+        Ok(Team {
+            packets: Some(packets),
+            ..self
+        })
+    }
+
+    /// The room for packets, if there is any.
+    #[must_use]
+    pub fn packets(&self) -> Option<Shared<i64>> {
+        self.packets
     }
 
     /// The rank that holds this handle.

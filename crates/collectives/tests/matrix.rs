@@ -65,6 +65,24 @@ fn check_all(op: Op) {
     check(op, 64, &counts, &[Dtype::F32], &[ReduceOp::Sum]);
 }
 
+/// The long form: everything with 16 and with 9 ranks, and more with 64.
+#[test]
+#[ignore = "half a minute when optimised: cargo test --release -- --ignored"]
+fn every_combination_in_full() {
+    for op in Op::ALL {
+        for ranks in [9, 16] {
+            check(op, ranks, &COUNTS, &Dtype::ALL, &ReduceOp::ALL);
+        }
+        check(
+            op,
+            64,
+            &[0, 1, 7, 64, 65],
+            &[Dtype::F16, Dtype::I8],
+            &ReduceOp::ALL,
+        );
+    }
+}
+
 macro_rules! operations {
     ($($name:ident: $op:expr;)*) => {$(
         #[test]

@@ -1,7 +1,8 @@
 //! The instruction set: what a kernel can do.
 
 use crate::{
-    CanRead, CanWrite, Compare, Device, Element, Notify, ReduceOp, Region, Result, Signal, Sources, Tile,
+    CanRead, CanWrite, Compare, Device, Element, Notify, ReduceOp, Region, Result, Shared, Signal, Sources,
+    Tile,
 };
 use std::future::Future;
 
@@ -71,6 +72,49 @@ pub trait Core {
     /// Multiplies two tiles element by element (TMUL), rounding once per element. Touches no memory.
     #[track_caller]
     fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>>;
+
+    /// Writes a region as packets into a window: payload and flag in one cache line.
+    ///
+    /// `packets` holds at least [`packets_for`](crate::packets_for) the bytes of `src`, and no packets of
+    /// this `epoch` yet. **Release** by itself: whoever reads a packet of this epoch with
+    /// [`get_packets`](Core::get_packets) or [`reduce_packets`](Core::reduce_packets) sees its payload. Raise
+    /// a signal afterwards, for those who have gone to sleep.
+    #[track_caller]
+    fn put_packets<T: Element>(
+        &self,
+        packets: Shared<i64>,
+        src: Region<T, impl CanRead>,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>>;
+
+    /// Waits for a rank's packets of `epoch` and copies their payload to `dst`.
+    ///
+    /// **Acquire** by itself, for the payload. `raised` is the signal that the writer raises to at least
+    /// `epoch` afterwards: what this sleeps on if the packets do not come soon. It ends as
+    /// [`wait`](Core::wait) does.
+    #[track_caller]
+    fn get_packets<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        packets: Shared<i64>,
+        raised: Signal,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>>;
+
+    /// Waits for everybody's packets of `epoch` and reduces their payload, in rank order, into `dst`.
+    ///
+    /// As [`reduce`](Core::reduce) over what each rank has put; what I have put is `mine`, which may be
+    /// `dst`. `raised` as in [`get_packets`](Core::get_packets), of any rank.
+    #[track_caller]
+    fn reduce_packets<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        mine: Region<T, impl CanRead>,
+        packets: Shared<i64>,
+        raised: Signal,
+        op: ReduceOp,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>>;
 
     /// Changes a signal, here or on a peer, and wakes whoever waits for it (TNOTIFY).
     ///

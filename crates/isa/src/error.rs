@@ -161,6 +161,20 @@ pub enum Error {
         /// What was waited for.
         waited: Waited,
     },
+    /// Two ranks called different collectives.
+    #[error(
+        "rank {me} called {mine}, rank {peer} called {theirs}; every rank must call the same, in the same order"
+    )]
+    Mismatch {
+        /// Who noticed.
+        me: Rank,
+        /// Its call.
+        mine: String,
+        /// The other.
+        peer: Rank,
+        /// Its call.
+        theirs: String,
+    },
     /// A kernel said no.
     #[error("{site}: {message}")]
     Failed {

@@ -5,8 +5,10 @@ mod barrier;
 mod core;
 mod dtype;
 mod error;
+mod fingerprint;
 mod ids;
 mod op;
+mod packet;
 mod region;
 mod signal;
 pub mod stepped;
@@ -17,9 +19,11 @@ pub use barrier::Barrier;
 pub use core::Core;
 pub use dtype::{Dtype, Element};
 pub use error::{Error, Result, Site, Waited};
+pub use fingerprint::{Fingerprint, Operation};
 pub use half::{bf16, f16};
 pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};
 pub use op::ReduceOp;
+pub use packet::{PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, pack, packets_for, unpack};
 pub use region::{
     Access, CanRead, CanWrite, In, InOut, OnAll, Out, Read, ReadWrite, Region, Shared, Sources, Span, Window,
     Write, part_range,

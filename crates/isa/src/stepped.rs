@@ -5,8 +5,8 @@
 //! until its engine has an answer, so one thread can run thousands of chips in any order it likes.
 
 use crate::{
-    CanRead, CanWrite, Compare, Core, Device, Dtype, Element, Error, Notify, ReduceOp, Region, Result,
-    Signal, Sources, Span, Tile,
+    CanRead, CanWrite, Compare, Core, Device, Dtype, Element, Error, Notify, PACKET_WORDS, Rank, ReduceOp,
+    Region, Result, Shared, Signal, Sources, Span, Tile, pack, packets_for, unpack,
 };
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -148,6 +148,42 @@ impl SteppedCore {
         Ok(tile)
     }
 
+    /// The bytes of a span; `None` if this engine keeps no data.
+    async fn bytes(&self, at: &'static Location<'static>, src: Span) -> Result<Option<Vec<u8>>> {
+        match self.step(at, Instruction::Load { src }).await? {
+            Answer::Bytes(bytes) => Ok(bytes),
+            other => Err(unexpected(at, &other)),
+        }
+    }
+
+    /// The payload that a rank has put for `like`, once its signal says so.
+    async fn packet_payload(
+        &self,
+        at: &'static Location<'static>,
+        like: Span,
+        packets: Shared<i64>,
+        raised: Signal,
+        epoch: i32,
+    ) -> Result<Option<Vec<u8>>> {
+        let lines = packet_lines(packets, like)?;
+        self.value(
+            at,
+            Instruction::Wait {
+                signal: raised,
+                compare: Compare::Ge,
+                operand: epoch,
+            },
+        )
+        .await?;
+        let bytes = usize::try_from(like.len)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(like.dtype.bytes());
+        Ok(self
+            .bytes(at, lines.span())
+            .await?
+            .map(|lines| unpack(&lines, bytes)))
+    }
+
     async fn value(&self, at: &'static Location<'static>, instruction: Instruction) -> Result<i32> {
         match self.step(at, instruction).await? {
             Answer::Value(value) => Ok(value),
@@ -161,6 +197,14 @@ fn unexpected(at: &'static Location<'static>, answer: &Answer) -> Error {
         message: format!("the engine answered {answer:?}, which fits no instruction here"),
         site: at.into(),
     }
+}
+
+/// As many packets as the data of `like` takes.
+fn packet_lines(packets: Shared<i64>, like: Span) -> Result<Shared<i64>> {
+    let bytes = usize::try_from(like.len)
+        .unwrap_or(usize::MAX)
+        .saturating_mul(like.dtype.bytes());
+    packets.slice(0..packets_for(bytes).saturating_mul(PACKET_WORDS))
 }
 
 fn check_lengths(what: &'static str, got: u64, wanted: u64, at: &'static Location<'static>) -> Result<()> {
@@ -237,11 +281,11 @@ impl Core for SteppedCore {
     fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
         let at = Location::caller();
         async move {
-            match self.step(at, Instruction::Load { src: src.span() }).await? {
-                Answer::Bytes(Some(bytes)) => Ok(Tile::new(bytemuck::pod_collect_to_vec(&bytes))),
-                Answer::Bytes(None) => Ok(Tile::hollow(src.len())),
-                other => Err(unexpected(at, &other)),
-            }
+            let bytes = self.bytes(at, src.span()).await?;
+            Ok(bytes.map_or_else(
+                || Tile::hollow(src.len()),
+                |bytes| Tile::new(bytemuck::pod_collect_to_vec(&bytes)),
+            ))
         }
     }
 
@@ -275,6 +319,102 @@ impl Core for SteppedCore {
     #[track_caller]
     fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
         self.vector(Location::caller(), a.combine(b, ReduceOp::Prod))
+    }
+
+    #[track_caller]
+    fn put_packets<T: Element>(
+        &self,
+        packets: Shared<i64>,
+        src: Region<T, impl CanRead>,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move {
+            let payload = self.bytes(at, src.span()).await?;
+            let lines = packet_lines(packets, src.span())?;
+            let bytes = payload.map(|payload| pack(&payload, epoch));
+            self.step(
+                at,
+                Instruction::Store {
+                    dst: lines.span(),
+                    bytes,
+                },
+            )
+            .await
+            .map(drop)
+        }
+    }
+
+    #[track_caller]
+    fn get_packets<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        packets: Shared<i64>,
+        raised: Signal,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move {
+            let bytes = self
+                .packet_payload(at, dst.span(), packets, raised, epoch)
+                .await?;
+            self.step(
+                at,
+                Instruction::Store {
+                    dst: dst.span(),
+                    bytes,
+                },
+            )
+            .await
+            .map(drop)
+        }
+    }
+
+    #[track_caller]
+    fn reduce_packets<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        mine: Region<T, impl CanRead>,
+        packets: Shared<i64>,
+        raised: Signal,
+        op: ReduceOp,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move {
+            check_lengths("my part", mine.span().len, dst.span().len, at)?;
+            let mut sum: Option<Vec<T::Wide>> = None;
+            let mut hollow = false;
+            for rank in (0..packets.ranks()).map(Rank) {
+                let bytes = if rank == packets.me() {
+                    self.bytes(at, mine.span()).await?
+                } else {
+                    self.packet_payload(at, dst.span(), packets.on(rank)?, raised.on(rank)?, epoch)
+                        .await?
+                };
+                hollow |= bytes.is_none();
+                let next = bytemuck::pod_collect_to_vec::<u8, T>(&bytes.unwrap_or_default());
+                sum = Some(match sum {
+                    None => next.into_iter().map(Element::widen).collect(),
+                    Some(sum) => sum
+                        .into_iter()
+                        .zip(next)
+                        .map(|(a, b)| T::combine(op, a, b.widen()))
+                        .collect(),
+                });
+            }
+            let values: Vec<T> = sum.unwrap_or_default().into_iter().map(T::narrow).collect();
+            let bytes = (!hollow).then(|| bytemuck::cast_slice(&values).to_vec());
+            self.step(
+                at,
+                Instruction::Store {
+                    dst: dst.span(),
+                    bytes,
+                },
+            )
+            .await
+            .map(drop)
+        }
     }
 
     #[track_caller]

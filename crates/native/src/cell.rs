@@ -12,7 +12,7 @@
 //! - **CELL-3 (every wait ends).** Exits are looked at between saying and sleeping, and whoever raises
 //!   an exit rouses the cell afterwards, so they are noticed under the same rule as CELL-2.
 
-use super::sync::{AtomicI32, AtomicU32, Futex, Ordering, fence, store_load_barrier};
+use super::sync::{AtomicI32, AtomicU32, AtomicU64, Futex, Ordering, fence, store_load_barrier};
 use std::time::{Duration, Instant};
 
 /// A counter that can be waited for. All zero is a valid, fresh cell.
@@ -25,6 +25,9 @@ pub struct Cell {
     parked: AtomicU32,
     /// What they sleep on: changed by every wake-up, so that no wake-up comes too early to count.
     futex: Futex,
+    /// What the last change was about, for even and odd calls: in the line of the value, so that whoever
+    /// reads the one has the other.
+    notes: [[AtomicU64; 2]; 2],
 }
 
 #[cfg(not(loom))]
@@ -60,6 +63,15 @@ impl Patience {
     }
 }
 
+/// When an exit is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looking {
+    /// Again and again: be quick.
+    Awake,
+    /// Once before every sleep.
+    BeforeSleep,
+}
+
 /// Why a wait ended without being satisfied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended<E> {
@@ -93,6 +105,28 @@ impl Cell {
         self.rouse();
     }
 
+    /// Stores without waking anybody, for a value that is looked at and not waited for. One writer.
+    #[inline]
+    pub fn mark(&self, value: u32) {
+        // SYNC: pairs with the acquire in `load` (CELL-1).
+        self.value.store(value.cast_signed(), Ordering::Release);
+    }
+
+    /// Writes a note for call `sequence`, to be published by the next change of the value. One writer.
+    #[inline]
+    pub fn note(&self, sequence: u32, words: [u64; 2]) {
+        for (slot, word) in self.notes[sequence as usize & 1].iter().zip(words) {
+            slot.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// The note for call `sequence`, or for another of the same parity.
+    #[inline]
+    pub fn noted(&self, sequence: u32) -> [u64; 2] {
+        let [first, second] = &self.notes[sequence as usize & 1];
+        [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)]
+    }
+
     /// Makes every waiter look again, at the value and at its exits.
     #[inline]
     pub fn rouse(&self) {
@@ -120,7 +154,7 @@ impl Cell {
         patience: Patience,
         deadline: Option<Instant>,
         satisfied: impl Fn(i32) -> bool,
-        exit: impl Fn() -> Option<E>,
+        exit: impl Fn(Looking) -> Option<E>,
     ) -> Result<i32, Ended<E>> {
         let value = self.load();
         if satisfied(value) {
@@ -135,14 +169,14 @@ impl Cell {
         patience: Patience,
         deadline: Option<Instant>,
         satisfied: &dyn Fn(i32) -> bool,
-        exit: &dyn Fn() -> Option<E>,
+        exit: &dyn Fn(Looking) -> Option<E>,
     ) -> Result<i32, Ended<E>> {
-        let look = || {
+        let look = |looking| {
             let value = self.load();
             if satisfied(value) {
                 return Some(Ok(value));
             }
-            exit().map(|why| Err(Ended::Exit(why)))
+            exit(looking).map(|why| Err(Ended::Exit(why)))
         };
         #[cfg(not(loom))]
         {
@@ -150,14 +184,14 @@ impl Cell {
             while start.elapsed() < patience.spin {
                 // The clock costs as much as a hop between cores: look many times for each reading.
                 for _ in 0..SPINS_PER_CLOCK {
-                    if let Some(end) = look() {
+                    if let Some(end) = look(Looking::Awake) {
                         return end;
                     }
                     std::hint::spin_loop();
                 }
             }
             for _ in 0..patience.yields {
-                if let Some(end) = look() {
+                if let Some(end) = look(Looking::Awake) {
                     return end;
                 }
                 std::thread::yield_now();
@@ -165,7 +199,7 @@ impl Cell {
         }
         #[cfg(loom)]
         let _ = patience;
-        self.sleep(deadline, &look)
+        self.sleep(deadline, &|| look(Looking::BeforeSleep))
     }
 
     fn sleep<E>(
@@ -222,7 +256,7 @@ mod tests {
         let waiter = std::thread::spawn(move || {
             other
                 .0
-                .wait(IMPATIENT, None, |value| value >= 3, || None::<()>)
+                .wait(IMPATIENT, None, |value| value >= 3, |_| None::<()>)
                 .unwrap();
             other.1.load(Ordering::Relaxed)
         });
@@ -238,7 +272,7 @@ mod tests {
         let shared = Arc::new((Cell::default(), AtomicBool::new(false)));
         let other = shared.clone();
         let waiter = std::thread::spawn(move || {
-            let exit = || other.1.load(Ordering::SeqCst).then_some("stop");
+            let exit = |_| other.1.load(Ordering::SeqCst).then_some("stop");
             other.0.wait(IMPATIENT, None, |value| value > 0, exit)
         });
         shared.1.store(true, Ordering::SeqCst);
@@ -250,7 +284,7 @@ mod tests {
     fn a_deadline_ends_a_sleep() {
         let cell = Cell::default();
         let soon = Instant::now() + Duration::from_millis(5);
-        let ended = cell.wait(IMPATIENT, Some(soon), |value| value > 0, || None::<()>);
+        let ended = cell.wait(IMPATIENT, Some(soon), |value| value > 0, |_| None::<()>);
         assert_eq!(ended, Err(Ended::Deadline));
         assert!(Instant::now() >= soon);
     }

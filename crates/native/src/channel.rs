@@ -136,7 +136,7 @@ impl<R: Ring> Sender<R> {
             let full = self.head.wrapping_sub(self.ring.capacity());
             let moved = |tail: i32| tail.cast_unsigned() != full;
             // Nothing but room, or the death of this process with its parent, ends this wait.
-            let _ = self.ring.tail().wait(patience, None, moved, || None::<()>);
+            let _ = self.ring.tail().wait(patience, None, moved, |_| None::<()>);
         }
     }
 }
@@ -233,7 +233,7 @@ impl<R: Ring> Receiver<R> {
             }
             let seen = self.tail.cast_signed();
             let moved = |head: i32| head != seen;
-            match self.ring.head().wait(patience, deadline, moved, || None::<()>) {
+            match self.ring.head().wait(patience, deadline, moved, |_| None::<()>) {
                 Ok(_) => {}
                 Err(Ended::Deadline | Ended::Exit(())) => return Ok(None),
             }

@@ -372,7 +372,7 @@ impl Fleet {
     /// something has.
     pub fn wait(&mut self, deadline: Option<Instant>) -> bool {
         let (heard, interrupted) = (self.heard, self.interrupted.clone());
-        let exit = || interrupted.load(Ordering::SeqCst).then_some(());
+        let exit = |_| interrupted.load(Ordering::SeqCst).then_some(());
         match self
             .bell
             .cell()

@@ -148,7 +148,7 @@ pub fn segment(bytes: &[u8]) {
     assert_eq!(segment.alarm(), None);
 }
 
-/// An alarm that was overwritten is read as some alarm or none; a new one is raised or one stands already.
+/// An alarm that was overwritten is read as some alarm or none; after a new one, one stands.
 fn alarm(segment: &Attached) {
     let said = |alarm: Option<Alarm>| {
         if let Some(Alarm { dead, reason }) = alarm {
@@ -162,6 +162,7 @@ fn alarm(segment: &Attached) {
         dead: Some(Rank(0)),
         reason: "x".repeat(5000),
     });
+    assert!(segment.alarmed(), "an alarm was swallowed");
     said(segment.alarm());
 }
 

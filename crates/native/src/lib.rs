@@ -8,7 +8,7 @@
 extern crate self as ringwork;
 
 mod activity;
-mod arith;
+pub mod arith;
 pub mod cell;
 pub mod channel;
 mod chip;
@@ -19,6 +19,7 @@ mod fleet;
 pub mod fuzzing;
 mod mailbox;
 pub mod memory;
+pub mod peers;
 pub mod probe;
 pub mod registry;
 pub mod segment;

@@ -7,6 +7,7 @@
 mod config;
 mod context;
 mod domain;
+pub mod engine;
 mod error;
 mod flight;
 mod machine;

@@ -1,10 +1,11 @@
 //! All-reduce: every rank gets the reduction of everybody's data.
 //!
-//! Four ways, one file each; [`all_reduce()`] takes the choice as a value. Bytes moved per rank for `S` bytes
+//! Five ways, one file each; [`all_reduce()`] takes the choice as a value. Bytes moved per rank for `S` bytes
 //! on `n` ranks:
 //!
 //! | | staged | read from slots | steps | exact |
 //! |---|---|---|---|---|
+//! | [`packet`] | `8/7 S` | `8/7 (n-1) S` | 1 | yes |
 //! | [`one_phase`] | `S` | `n S` | 1 | yes |
 //! | [`two_phase`] | `S` | `2 S` | 2 | yes |
 //! | [`ring`] | `S` | `2 S (n-1)/n` from one neighbour | `2 (n-1)` | no |
@@ -12,11 +13,13 @@
 
 mod bidirectional_ring;
 mod one_phase;
+mod packet;
 mod ring;
 mod two_phase;
 
 pub use bidirectional_ring::bidirectional_ring;
 pub use one_phase::one_phase;
+pub use packet::packet;
 pub use ring::ring;
 pub use two_phase::two_phase;
 
@@ -39,6 +42,7 @@ pub async fn all_reduce<C: Core, T: Element>(
     algorithm: Algorithm,
 ) -> Result<()> {
     match algorithm {
+        Algorithm::Packet => packet(core, team, x, y, op).await,
         Algorithm::OnePhase => one_phase(core, team, x, y, op).await,
         Algorithm::TwoPhase => two_phase(core, team, x, y, op).await,
         Algorithm::Ring => ring(core, team, x, y, op).await,

@@ -1,8 +1,9 @@
 //! Collectives on data that already lives in a window: nothing is staged, nothing is copied twice.
 //!
-//! Each works on a window buffer of the same size on every rank and needs only the domain's barrier, which
-//! may be that of a [`Team`](crate::Team) and then mixes with its operations. There is no scratch, hence
-//! no chunks and no limit on the size.
+//! Each works on a window buffer of the same size on every rank and needs only the domain's barrier. That
+//! may be the barrier of a [`Team`](crate::Team); the calls then mix with the team's operations (they take
+//! several epochs each, which TEAM-3 allows because they leave the scratch alone). Without scratch there
+//! are no chunks, and no limit on the size.
 //!
 //! # Invariants
 //! - **WIN-1 (meet on entry).** Nobody reads a peer's data before that peer has called.

@@ -57,6 +57,8 @@ struct State {
     pending: Vec<Option<(Instruction, &'static Location<'static>)>>,
     /// Whether the pending instruction can happen now.
     can_move: Vec<bool>,
+    /// The cell that the pending instruction waits for.
+    waits_on: Vec<Option<usize>>,
     answers: Vec<Option<Result<Answer>>>,
 }
 
@@ -95,6 +97,7 @@ impl Machine {
             shadow: Shadow::default(),
             pending: vec![None; ranks],
             can_move: vec![false; ranks],
+            waits_on: vec![None; ranks],
             answers: vec![None; ranks],
         }))
     }
@@ -196,9 +199,9 @@ impl State {
             .collect()
     }
 
-    /// Finds out whether `rank` can move: when it issued an instruction, or a signal changed.
+    /// Finds out whether `rank` can move: when it issued an instruction, or the signal it waits for changed.
     fn consider(&mut self, rank: usize) {
-        self.can_move[rank] = match &self.pending[rank] {
+        let (cell, can_move) = match &self.pending[rank] {
             Some((
                 Instruction::Wait {
                     signal,
@@ -206,9 +209,14 @@ impl State {
                     operand,
                 },
                 _,
-            )) => compare.holds(self.cells[self.cell(signal)].value, *operand),
-            other => other.is_some(),
+            )) => {
+                let cell = self.cell(signal);
+                (Some(cell), compare.holds(self.cells[cell].value, *operand))
+            }
+            other => (None, other.is_some()),
         };
+        self.waits_on[rank] = cell;
+        self.can_move[rank] = can_move;
     }
 
     /// What every waiting rank waits for.
@@ -237,7 +245,7 @@ impl State {
     /// Executes the instruction that `rank` has issued.
     fn step(&mut self, rank: usize) -> std::result::Result<(), Race> {
         let (instruction, at) = self.pending[rank].take().unwrap();
-        self.can_move[rank] = false;
+        (self.can_move[rank], self.waits_on[rank]) = (false, None);
         let checked = self.check(rank, &instruction, at);
         let answer = match checked {
             Ok(()) => Ok(self.execute(rank, instruction, at)?),
@@ -378,7 +386,9 @@ impl State {
         cell.last = Some(access);
         clock.tick(rank);
         for waiter in 0..self.pending.len() {
-            self.consider(waiter);
+            if self.waits_on[waiter] == Some(index) {
+                self.consider(waiter);
+            }
         }
         Ok(())
     }

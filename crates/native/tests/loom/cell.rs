@@ -29,12 +29,12 @@ impl Published {
     fn wait_for(&self, needed: i32) {
         let waited = self
             .cell
-            .wait(PATIENCE, None, |value| value >= needed, || None::<()>);
+            .wait(PATIENCE, None, |value| value >= needed, |_| None::<()>);
         assert!(waited.unwrap() >= needed);
     }
 
     fn wait_or_exit(&self) -> Result<i32, Ended<()>> {
-        let exit = || self.raised.load(SeqCst).then_some(());
+        let exit = |_| self.raised.load(SeqCst).then_some(());
         self.cell.wait(PATIENCE, None, |value| value > 0, exit)
     }
 }
@@ -157,7 +157,7 @@ fn broken_a_waiter_that_does_not_look_again_after_announcing_itself_sleeps_forev
                 looks.set(looks.get() + 1);
                 value >= 1 && looks.get() != 2
             };
-            let _ = shared.cell.wait(PATIENCE, None, blind, || None::<()>);
+            let _ = shared.cell.wait(PATIENCE, None, blind, |_| None::<()>);
         });
         shared.cell.add(1);
         waiter.join().unwrap();

@@ -128,7 +128,7 @@ fn a_host_that_sleeps_on_the_bell_misses_no_reply() {
         let (mut heard, mut replies) = (0, Vec::new());
         while replies.len() < 2 {
             heard = bell
-                .wait(PATIENCE, None, |strikes| strikes != heard, || None::<()>)
+                .wait(PATIENCE, None, |strikes| strikes != heard, |_| None::<()>)
                 .unwrap();
             for receiver in &mut receivers {
                 replies.extend(receiver.poll().unwrap());
@@ -167,7 +167,7 @@ fn broken_a_receiver_that_gives_room_back_before_it_has_copied_races() {
             sender.send(&[5], PATIENCE, || {}).unwrap();
         });
         ring.head()
-            .wait(PATIENCE, None, |head| head == 8, || None::<()>)
+            .wait(PATIENCE, None, |head| head == 8, |_| None::<()>)
             .unwrap();
         ring.tail().set(8);
         ring.get(0, &mut [0; 8]);

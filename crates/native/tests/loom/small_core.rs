@@ -125,6 +125,37 @@ impl Core for SmallCore {
         unused()
     }
 
+    fn put_packets<T: Element>(
+        &self,
+        _: Shared<i64>,
+        _: Region<T, impl CanRead>,
+        _: i32,
+    ) -> impl Future<Output = Result<()>> {
+        unused()
+    }
+
+    fn get_packets<T: Element>(
+        &self,
+        _: Region<T, impl CanWrite>,
+        _: Shared<i64>,
+        _: Signal,
+        _: i32,
+    ) -> impl Future<Output = Result<()>> {
+        unused()
+    }
+
+    fn reduce_packets<T: Element>(
+        &self,
+        _: Region<T, impl CanWrite>,
+        _: Region<T, impl CanRead>,
+        _: Shared<i64>,
+        _: Signal,
+        _: ReduceOp,
+        _: i32,
+    ) -> impl Future<Output = Result<()>> {
+        unused()
+    }
+
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
         async move {
             match how {
@@ -138,7 +169,7 @@ impl Core for SmallCore {
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
         async move {
             let satisfied = |value| compare.holds(value, operand);
-            let waited = self.cell(&signal).wait(PATIENCE, None, satisfied, || None::<()>);
+            let waited = self.cell(&signal).wait(PATIENCE, None, satisfied, |_| None::<()>);
             Ok(waited.unwrap())
         }
     }

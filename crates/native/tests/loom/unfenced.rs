@@ -5,7 +5,7 @@
 mod real;
 
 mod sync {
-    pub(super) use super::real::{AtomicI32, AtomicU32, Futex, Ordering};
+    pub(super) use super::real::{AtomicI32, AtomicU32, AtomicU64, Futex, Ordering};
 
     pub(super) fn store_load_barrier() {}
     pub(super) fn fence(_: Ordering) {}
@@ -31,7 +31,7 @@ fn broken_without_fences_a_wake_up_is_lost() {
         };
         let other = cell.clone();
         let waiter = loom::thread::spawn(move || {
-            let _ = other.wait(patience, None, |value| value >= 1, || None::<()>);
+            let _ = other.wait(patience, None, |value| value >= 1, |_| None::<()>);
         });
         cell.add(1);
         waiter.join().unwrap();

@@ -3,13 +3,17 @@
 //! Nothing suspends: an instruction has happened when its future was polled once, and a wait blocks inside
 //! the poll. The compiler flattens the rest, so a kernel here is what it would be as a plain function.
 
+mod lent;
+mod packets;
+
 use crate::activity::{Activity, Doing};
 use crate::arith;
-use crate::cell::{Cell, Ended, Patience};
+use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached};
+use lent::Lent;
 use ringwork_isa::{
-    CanRead, CanWrite, Compare, Core, Device, Element, Error, MAX_RANKS, Notify, ReduceOp, Region, Result,
-    Segment, Signal, Sources, Span, Tile, Waited,
+    CanRead, CanWrite, Compare, Core, Device, Element, Error, Fingerprint, MAX_RANKS, Notify, Rank, ReduceOp,
+    Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
 };
 use std::future::Future;
 use std::panic::Location;
@@ -28,6 +32,11 @@ pub struct NativeCore {
     patience: Patience,
     wait_limit: Duration,
     activity: Option<Activity>,
+    lent: Lent,
+    /// The collective call under way, and the same as it lies in shared memory.
+    call: std::cell::Cell<Option<(Fingerprint, [u64; 2])>>,
+    /// Where every rank says which call it is in.
+    calls: Option<Signals>,
 }
 
 /// How a core behaves while it waits.
@@ -50,6 +59,9 @@ impl NativeCore {
             patience,
             wait_limit: limit,
             activity: None,
+            lent: Lent::default(),
+            call: std::cell::Cell::new(None),
+            calls: None,
         }
     }
 
@@ -73,6 +85,17 @@ impl NativeCore {
     pub fn detach(&mut self, segment: Segment) -> bool {
         let found = self.segments.binary_search_by_key(&segment, |(id, _)| *id);
         found.map(|at| self.segments.remove(at)).is_ok()
+    }
+
+    /// Forgets the segments that nobody else has a handle to.
+    pub fn detach_unused(&mut self) {
+        self.segments
+            .retain(|(_, segment)| Arc::strong_count(segment) > 1);
+    }
+
+    /// The longest that any single wait may take from now on.
+    pub fn set_wait_limit(&mut self, limit: Duration) {
+        self.wait_limit = limit;
     }
 
     /// Runs a kernel to its end.
@@ -103,18 +126,22 @@ impl NativeCore {
         Some(&self.segments[at].1)
     }
 
-    fn resolve(&self, span: &Span, at: At) -> Result<*mut u8> {
-        self.segment(span.segment)
-            .and_then(|segment| segment.resolve(span))
-            .ok_or_else(|| {
-                let bytes = span.byte_range().unwrap_or(0..0);
-                Error::NotMapped {
-                    segment: span.segment,
-                    start: bytes.start,
-                    end: bytes.end,
-                    site: at.into(),
-                }
-            })
+    fn resolve(&self, span: &Span, writing: bool, at: At) -> Result<*mut u8> {
+        let found = match self.lent.resolve(span, writing) {
+            Some(lent) => lent,
+            None => self
+                .segment(span.segment)
+                .and_then(|segment| segment.resolve(span)),
+        };
+        found.ok_or_else(|| {
+            let bytes = span.byte_range().unwrap_or(0..0);
+            Error::NotMapped {
+                segment: span.segment,
+                start: bytes.start,
+                end: bytes.end,
+                site: at.into(),
+            }
+        })
     }
 
     fn signal(&self, signal: &Signal, at: At) -> Result<(&Attached, &Cell)> {
@@ -135,7 +162,10 @@ impl NativeCore {
     fn copy_now(&self, dst: Span, src: Span, at: At) -> Result<()> {
         self.say(Doing::Copy, at);
         check_length("the source", src.len, dst.len, at)?;
-        let (to, from) = (self.resolve(&dst, at)?, self.resolve(&src, at)?.cast_const());
+        let (to, from) = (
+            self.resolve(&dst, true, at)?,
+            self.resolve(&src, false, at)?.cast_const(),
+        );
         let bytes = span_bytes(&dst);
         if check_overlap(to, from, bytes, 0, at)? || bytes == 0 {
             return Ok(());
@@ -162,12 +192,12 @@ impl NativeCore {
                 site: at.into(),
             });
         }
-        let to = self.resolve(&dst, at)?;
+        let to = self.resolve(&dst, true, at)?;
         let mut from = [std::ptr::null(); MAX_RANKS as usize];
         for (i, slot) in from[..count].iter_mut().enumerate() {
             let source = sources.source(i);
             check_length("a source", source.len, dst.len, at)?;
-            *slot = self.resolve(&source, at)?.cast_const();
+            *slot = self.resolve(&source, false, at)?.cast_const();
             check_overlap(to, *slot, span_bytes(&dst), i, at)?;
         }
         // SAFETY: every pointer was resolved to `dst.len` aligned elements of attached segments, which live
@@ -179,7 +209,7 @@ impl NativeCore {
 
     fn load_now<T: Element>(&self, src: Span, at: At) -> Result<Tile<T>> {
         self.say(Doing::Load, at);
-        let from = self.resolve(&src, at)?;
+        let from = self.resolve(&src, false, at)?;
         let mut values = vec![T::zeroed(); dst_len(&src)];
         // SAFETY: resolved as in `copy_now`; `values` is private and as long, and any bytes are a valid T.
         unsafe { arith::copy(values.as_mut_ptr().cast(), from, span_bytes(&src)) };
@@ -189,7 +219,7 @@ impl NativeCore {
     fn store_now<T: Element>(&self, dst: Span, tile: &Tile<T>, at: At) -> Result<()> {
         self.say(Doing::Store, at);
         check_length("the tile", tile.values().len() as u64, dst.len, at)?;
-        let to = self.resolve(&dst, at)?;
+        let to = self.resolve(&dst, true, at)?;
         // SAFETY: resolved as in `copy_now`; the tile is private and as long.
         unsafe { arith::copy(to, tile.values().as_ptr().cast(), span_bytes(&dst)) };
         Ok(())
@@ -198,6 +228,9 @@ impl NativeCore {
     fn notify_now(&self, signal: Signal, how: Notify, at: At) -> Result<()> {
         self.say(Doing::Notify, at);
         let (_, cell) = self.signal(&signal, at)?;
+        if let Some((call, words)) = self.call.get() {
+            cell.note(call.sequence(), words);
+        }
         match how {
             Notify::Set(value) => cell.set(value),
             Notify::Add(amount) => cell.add(amount),
@@ -205,16 +238,42 @@ impl NativeCore {
         Ok(())
     }
 
+    #[inline]
     fn wait_now(&self, signal: Signal, compare: Compare, operand: i32, at: At) -> Result<i32> {
         let (segment, cell) = self.signal(&signal, at)?;
-        let value = cell.load();
-        if compare.holds(value, operand) {
-            return Ok(value);
+        let mut value = cell.load();
+        if !compare.holds(value, operand) {
+            value = self.wait_long(&signal, (segment, cell), (compare, operand), at)?;
         }
+        match self.call.get() {
+            Some((call, words)) if cell.noted(call.sequence()) != words => {
+                Err(self
+                    .mismatch_with(signal.rank(), cell.noted(call.sequence()))
+                    .unwrap_or_else(|| {
+                        // A note of another call in its place: the peer is out of step.
+                        let message = format!("rank {} is not in {call}", signal.rank());
+                        Error::Failed {
+                            message,
+                            site: at.into(),
+                        }
+                    }))
+            }
+            _ => Ok(value),
+        }
+    }
+
+    #[cold]
+    fn wait_long(
+        &self,
+        signal: &Signal,
+        (segment, cell): (&Attached, &Cell),
+        (compare, operand): (Compare, i32),
+        at: At,
+    ) -> Result<i32> {
         self.say(Doing::Wait, at);
         let deadline = Instant::now().checked_add(self.wait_limit);
         let satisfied = |value| compare.holds(value, operand);
-        let exit = || segment.alarmed().then_some(());
+        let exit = |looking| self.exit(segment, signal, looking);
         let ended = match cell.wait(self.patience, deadline, satisfied, exit) {
             Ok(value) => return Ok(value),
             Err(ended) => ended,
@@ -229,8 +288,9 @@ impl NativeCore {
             site: at.into(),
         };
         Err(match (ended, segment.alarm()) {
+            (Ended::Exit(Exit::Mismatch(error)), _) => *error,
             (
-                Ended::Exit(()),
+                Ended::Exit(Exit::Alarm),
                 Some(Alarm {
                     dead: Some(rank),
                     reason,
@@ -240,13 +300,95 @@ impl NativeCore {
                 cause: reason,
                 waited,
             },
-            (Ended::Exit(()), Some(Alarm { dead: None, reason })) => Error::Aborted { reason, waited },
+            (Ended::Exit(Exit::Alarm), Some(Alarm { dead: None, reason })) => {
+                Error::Aborted { reason, waited }
+            }
             _ => Error::Deadline {
                 after_ms: u64::try_from(self.wait_limit.as_millis()).unwrap_or(u64::MAX),
                 waited,
             },
         })
     }
+
+    /// Why to give up waiting for a signal, if there is a reason.
+    fn exit(&self, segment: &Attached, signal: &Signal, looking: Looking) -> Option<Exit> {
+        if segment.alarmed() {
+            return Some(Exit::Alarm);
+        }
+        match looking {
+            Looking::Awake => None,
+            Looking::BeforeSleep => self
+                .mismatch(signal.rank())
+                .map(|error| Exit::Mismatch(Box::new(error))),
+        }
+    }
+
+    /// Whether `peer` says that it is in another call of the same number.
+    fn mismatch(&self, peer: Rank) -> Option<Error> {
+        let (call, _) = self.call.get()?;
+        let signal = self.calls?.at(0).ok()?.on(peer).ok()?;
+        let cell = self.segment(signal.segment())?.signal(&signal)?;
+        self.mismatch_with(peer, cell.noted(call.sequence()))
+    }
+
+    fn mismatch_with(&self, peer: Rank, words: [u64; 2]) -> Option<Error> {
+        let (call, mine) = self.call.get()?;
+        let theirs = Fingerprint::from_words(words)?;
+        if words == mine || theirs.sequence() != call.sequence() {
+            return None;
+        }
+        let me = self.calls.map_or(Rank(0), |row| row.me);
+        Some(Error::Mismatch {
+            me,
+            mine: call.to_string(),
+            peer,
+            theirs: theirs.to_string(),
+        })
+    }
+
+    /// Where ranks say which collective call they are in: a cell of each that nothing else touches.
+    pub fn set_calls(&mut self, calls: Signals) {
+        self.calls = Some(calls);
+    }
+
+    /// Says which collective call the instructions until the next `enter` or `leave` belong to. Signals are
+    /// marked with it, and waiting compares: ranks that disagree get [`Error::Mismatch`].
+    pub fn enter(&self, call: Fingerprint) {
+        let words = call.words();
+        self.call.set(Some((call, words)));
+        if let Some(cell) = self.my_call() {
+            cell.note(call.sequence(), words);
+            cell.mark(call.sequence());
+        }
+    }
+
+    /// Says that the call is over.
+    pub fn leave(&self) {
+        self.call.set(None);
+    }
+
+    fn my_call(&self) -> Option<&Cell> {
+        let mine = self.calls?.at(0).ok()?;
+        self.segment(mine.segment())?.signal(&mine)
+    }
+
+    /// The last call that a rank began, if it has begun any.
+    #[must_use]
+    pub fn last_call(&self, rank: Rank) -> Option<Fingerprint> {
+        let signal = self.calls?.at(0).ok()?.on(rank).ok()?;
+        let cell = self.segment(signal.segment())?.signal(&signal)?;
+        let sequence = cell.load().cast_unsigned();
+        Fingerprint::from_words(cell.noted(sequence))
+    }
+}
+
+/// Why a wait is given up.
+#[derive(Debug)]
+enum Exit {
+    /// The domain's alarm was raised.
+    Alarm,
+    /// The peer is in another call.
+    Mismatch(Box<Error>),
 }
 
 /// Elements of a span that was resolved, so they fit memory.
@@ -341,6 +483,43 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
+    fn put_packets<T: Element>(
+        &self,
+        packets: Shared<i64>,
+        src: Region<T, impl CanRead>,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move { self.put_packets_now(&packets, src.span(), epoch, at) }
+    }
+
+    #[track_caller]
+    fn get_packets<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        packets: Shared<i64>,
+        raised: Signal,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move { self.get_packets_now(dst.span(), &packets, &raised, epoch, at) }
+    }
+
+    #[track_caller]
+    fn reduce_packets<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        mine: Region<T, impl CanRead>,
+        packets: Shared<i64>,
+        raised: Signal,
+        op: ReduceOp,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move { self.reduce_packets_now::<T>((dst.span(), mine.span()), &packets, &raised, (op, epoch), at) }
+    }
+
+    #[track_caller]
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
         let at = Location::caller();
         async move { self.notify_now(signal, how, at) }
@@ -356,5 +535,22 @@ impl Core for NativeCore {
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
         let at = Location::caller();
         async move { Ok(self.signal(&signal, at)?.1.load()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A core without memory, for what needs none.
+    pub(super) fn core() -> NativeCore {
+        let patience = Patience::for_sharing(1, 1);
+        NativeCore::new(
+            Device(0),
+            Waiting {
+                patience,
+                limit: Duration::from_secs(10),
+            },
+        )
     }
 }

@@ -1,0 +1,87 @@
+//! What lies where in a communicator's segment, the same on every rank.
+
+use super::error::Result;
+use crate::Team;
+use ringwork_isa::{Barrier, Element, Rank, Region, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span};
+use ringwork_native::memory::PAGE_BYTES;
+use ringwork_native::segment::Layout;
+
+/// Cells of every rank: the barrier, the steps of a team, and the call under way.
+const MEET: u32 = 0;
+const STEPS: u32 = 1;
+const CALLS: u32 = 3;
+const CELLS: u32 = 4;
+
+/// Bytes of packets, both halves: 146 packets each, 8 KiB of payload.
+const PACKET_AREA_BYTES: u64 = 2 * 146 * 64;
+/// Bytes of scratch, both halves. A half fits a second-level cache beside what is copied.
+const SCRATCH_BYTES: u64 = 1 << 20;
+
+/// The segment of a communicator of `ranks` members.
+pub(super) fn plan(segment: Segment, ranks: u32) -> Result<Layout> {
+    Ok(Layout::windows(
+        segment,
+        ranks,
+        CELLS,
+        PACKET_AREA_BYTES.next_multiple_of(128) + SCRATCH_BYTES,
+    )?)
+}
+
+/// The segment of a buffer of `bytes` bytes per rank.
+pub(super) fn plan_buffer(segment: Segment, ranks: u32, bytes: u64) -> Result<Layout> {
+    Ok(Layout::windows(segment, ranks, 0, bytes)?)
+}
+
+/// A communicator's segment, seen from one rank.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) layout: Layout,
+    pub(super) me: Rank,
+}
+
+impl Place {
+    fn signals(&self, first: u32, count: u32) -> Signals {
+        Signals {
+            segment: self.layout.segment,
+            base: PAGE_BYTES + u64::from(first) * SIGNAL_STRIDE_BYTES,
+            stride: self.layout.stride,
+            count,
+            me: self.me,
+            ranks: self.layout.ranks,
+        }
+    }
+
+    pub(super) fn meet(&self) -> Barrier {
+        Barrier::new(self.signals(MEET, 1))
+    }
+
+    pub(super) fn calls(&self) -> Signals {
+        self.signals(CALLS, 1)
+    }
+
+    /// `len` elements, `offset` bytes into the data of every rank.
+    pub(super) fn region<T: Element>(&self, offset: u64, len: u64) -> Shared<T> {
+        let span = Span {
+            segment: self.layout.segment,
+            base: self.layout.data_offset() + offset,
+            stride: self.layout.stride,
+            me: self.me,
+            rank: self.me,
+            ranks: self.layout.ranks,
+            dtype: T::DTYPE,
+            start: 0,
+            len,
+        };
+        Region::from_span(span).expect("the span was made with T's dtype")
+    }
+
+    /// The team of all ranks, for elements of type `T`.
+    pub(super) fn team<T: Element>(&self) -> Result<Team<T>> {
+        let packets = self.region::<i64>(0, PACKET_AREA_BYTES / 8);
+        let scratch = self.region::<T>(
+            PACKET_AREA_BYTES.next_multiple_of(128),
+            SCRATCH_BYTES / T::DTYPE.bytes() as u64,
+        );
+        Ok(Team::new(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS))?.with_packets(packets)?)
+    }
+}

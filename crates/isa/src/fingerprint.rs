@@ -1,0 +1,197 @@
+//! The fingerprint of a collective call: what every rank must agree on before it can mean anything.
+
+use crate::{Dtype, ReduceOp};
+use std::fmt;
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Operation {
+    /// Everybody's reduction, everywhere.
+    AllReduce = 1,
+    /// Everybody's data, everywhere.
+    AllGather,
+    /// Each its part of the reduction.
+    ReduceScatter,
+    /// The root's data, everywhere.
+    Broadcast,
+    /// The reduction, on the root.
+    Reduce,
+    /// Everybody's data, on the root.
+    Gather,
+    /// Each its part of the root's data.
+    Scatter,
+    /// A part from everyone to everyone.
+    AllToAll,
+    /// Nothing but meeting.
+    Barrier,
+    /// Making new communicators.
+    Split,
+}
+
+impl Operation {
+    /// Every operation.
+    pub const ALL: [Operation; 10] = [
+        Operation::AllReduce,
+        Operation::AllGather,
+        Operation::ReduceScatter,
+        Operation::Broadcast,
+        Operation::Reduce,
+        Operation::Gather,
+        Operation::Scatter,
+        Operation::AllToAll,
+        Operation::Barrier,
+        Operation::Split,
+    ];
+
+    /// The name a user types.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operation::AllReduce => "all_reduce",
+            Operation::AllGather => "all_gather",
+            Operation::ReduceScatter => "reduce_scatter",
+            Operation::Broadcast => "broadcast",
+            Operation::Reduce => "reduce",
+            Operation::Gather => "gather",
+            Operation::Scatter => "scatter",
+            Operation::AllToAll => "all_to_all",
+            Operation::Barrier => "barrier",
+            Operation::Split => "split",
+        }
+    }
+}
+
+/// A collective call in sixteen bytes: operation, dtype, reduction, root, count, and its number.
+///
+/// ```
+/// use ringwork_isa::{Dtype, Fingerprint, Operation, ReduceOp};
+/// let call = Fingerprint::new(7, Operation::AllReduce, Dtype::F32, 1024).reducing(ReduceOp::Sum);
+/// assert_eq!(Fingerprint::from_words(call.words()), Some(call));
+/// assert_eq!(call.to_string(), "all_reduce of 1024 x f32, sum (call 7)");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint {
+    sequence: u32,
+    operation: Operation,
+    dtype: Dtype,
+    op: Option<ReduceOp>,
+    root: Option<u8>,
+    count: u64,
+}
+
+const NONE: u8 = u8::MAX;
+
+impl Fingerprint {
+    /// Call number `sequence` of a communicator.
+    #[must_use]
+    pub fn new(sequence: u32, operation: Operation, dtype: Dtype, count: u64) -> Fingerprint {
+        Fingerprint {
+            sequence,
+            operation,
+            dtype,
+            op: None,
+            root: None,
+            count,
+        }
+    }
+
+    /// The same call with a reduction.
+    #[must_use]
+    pub fn reducing(self, op: ReduceOp) -> Fingerprint {
+        Fingerprint { op: Some(op), ..self }
+    }
+
+    /// The same call with a root.
+    #[must_use]
+    pub fn rooted(self, root: u32) -> Fingerprint {
+        Fingerprint {
+            root: u8::try_from(root).ok(),
+            ..self
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
+    /// Whether it is about data and there is none.
+    #[must_use]
+    pub fn moves_nothing(&self) -> bool {
+        self.count == 0 && !matches!(self.operation, Operation::Barrier | Operation::Split)
+    }
+
+    /// As it lies in shared memory.
+    #[must_use]
+    pub fn words(&self) -> [u64; 2] {
+        let op = self.op.map_or(NONE, |op| op as u8);
+        let bytes = [
+            self.operation as u8,
+            self.dtype as u8,
+            op,
+            self.root.unwrap_or(NONE),
+        ];
+        [
+            u64::from(self.sequence) << 32 | u64::from(u32::from_le_bytes(bytes)),
+            self.count,
+        ]
+    }
+
+    /// From what lies in shared memory; `None` if it is no call.
+    #[must_use]
+    pub fn from_words([head, count]: [u64; 2]) -> Option<Fingerprint> {
+        let sequence = u32::try_from(head >> 32).ok()?;
+        let [operation, dtype, op, root, ..] = head.to_le_bytes();
+        let operation = Operation::ALL
+            .into_iter()
+            .find(|known| *known as u8 == operation)?;
+        let dtype = Dtype::ALL.into_iter().find(|known| *known as u8 == dtype)?;
+        let op = if op == NONE {
+            None
+        } else {
+            Some(ReduceOp::ALL.into_iter().find(|known| *known as u8 == op)?)
+        };
+        let root = (root != NONE).then_some(root);
+        Some(Fingerprint {
+            sequence,
+            operation,
+            dtype,
+            op,
+            root,
+            count,
+        })
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.operation.name())?;
+        if !matches!(self.operation, Operation::Barrier | Operation::Split) {
+            write!(f, " of {} x {}", self.count, self.dtype)?;
+        }
+        if let Some(op) = self.op {
+            write!(f, ", {op}")?;
+        }
+        if let Some(root) = self.root {
+            write!(f, ", root {root}")?;
+        }
+        write!(f, " (call {})", self.sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_two_words_are_a_call_or_nothing_and_calls_survive_the_trip(head: u64, count: u64) {
+            if let Some(call) = Fingerprint::from_words([head, count]) {
+                prop_assert_eq!(Fingerprint::from_words(call.words()), Some(call));
+            }
+        }
+    }
+}

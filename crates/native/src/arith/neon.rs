@@ -1,0 +1,178 @@
+//! 16-byte vectors of little-endian aarch64.
+
+use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
+use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
+use std::arch::aarch64::*;
+use std::convert::identity;
+
+/// As [`reduce`](super::reduce).
+///
+/// # Safety
+/// As [`reduce`](super::reduce); the processor has NEON (ARITH-1).
+pub(super) unsafe fn reduce(dtype: Dtype, op: ReduceOp, dst: *mut u8, sources: &[*const u8], count: usize) {
+    // SAFETY: the caller's promises, unchanged.
+    with_dtype!(dtype, T => unsafe { reduce_elements::<T>(op, dst, sources, count) });
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn reduce_elements<E: Lanes<uint8x16_t>>(
+    op: ReduceOp,
+    dst: *mut u8,
+    sources: &[*const u8],
+    count: usize,
+) {
+    // SAFETY: the caller's promises, unchanged.
+    unsafe { vector::reduce::<uint8x16_t, E>(op, dst, sources, count) }
+}
+
+/// As [`copy`](super::copy).
+///
+/// # Safety
+/// As [`copy`](super::copy); the processor has NEON (ARITH-1).
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller's promises, unchanged.
+    unsafe { vector::copy::<uint8x16_t>(dst, src, bytes) }
+}
+
+/// As [`copy_streaming`](super::copy_streaming); `stnp` has no intrinsic, so with ordinary stores.
+///
+/// # Safety
+/// As [`copy`](super::copy); the processor has NEON (ARITH-1).
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn copy_streaming(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the caller's promises, unchanged.
+    unsafe { vector::copy_streaming::<uint8x16_t>(dst, src, bytes) }
+}
+
+impl Register for uint8x16_t {
+    const BYTES: usize = 16;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: 16 bytes at `from` (ARITH-2), any alignment.
+        unsafe { vld1q_u8(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: 16 bytes at `to` (ARITH-2), any alignment.
+        unsafe { vst1q_u8(to, self) }
+    }
+}
+
+lanes! { uint8x16_t:
+    f32 as float32x4_t: vreinterpretq_f32_u8, vreinterpretq_u8_f32; add_f32, mul_f32, max_f32, min_f32;
+    f64 as float64x2_t: vreinterpretq_f64_u8, vreinterpretq_u8_f64; add_f64, mul_f64, max_f64, min_f64;
+    i8 as int8x16_t: vreinterpretq_s8_u8, vreinterpretq_u8_s8; vaddq_s8, vmulq_s8, vmaxq_s8, vminq_s8;
+    u8 as uint8x16_t: identity, identity; vaddq_u8, vmulq_u8, vmaxq_u8, vminq_u8;
+    i32 as int32x4_t: vreinterpretq_s32_u8, vreinterpretq_u8_s32; vaddq_s32, vmulq_s32, vmaxq_s32, vminq_s32;
+    i64 as int64x2_t: vreinterpretq_s64_u8, vreinterpretq_u8_s64; vaddq_s64, mul_i64, max_i64, min_i64;
+}
+
+lanes_in_pairs! { uint8x16_t, float32x4_t:
+    f16: widen_f16, narrow_f16;
+    bf16: widen_bf16, narrow_bf16;
+}
+
+in_order! { "neon", vreg:
+    add_f32 = "fadd {result:v}.4s, {acc:v}.4s, {next:v}.4s" of float32x4_t, vaddq_f32;
+    mul_f32 = "fmul {result:v}.4s, {acc:v}.4s, {next:v}.4s" of float32x4_t, vmulq_f32;
+    add_f64 = "fadd {result:v}.2d, {acc:v}.2d, {next:v}.2d" of float64x2_t, vaddq_f64;
+    mul_f64 = "fmul {result:v}.2d, {acc:v}.2d, {next:v}.2d" of float64x2_t, vmulq_f64;
+}
+
+/// Not `fmax`, which would order the zeros and quiet NaNs: `acc` if it is greater or not a number.
+#[target_feature(enable = "neon")]
+#[inline]
+fn max_f32(acc: float32x4_t, next: float32x4_t) -> float32x4_t {
+    let greater = vbslq_f32(vcgtq_f32(acc, next), acc, next);
+    vbslq_f32(vceqq_f32(acc, acc), greater, acc)
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn min_f32(acc: float32x4_t, next: float32x4_t) -> float32x4_t {
+    let less = vbslq_f32(vcltq_f32(acc, next), acc, next);
+    vbslq_f32(vceqq_f32(acc, acc), less, acc)
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn max_f64(acc: float64x2_t, next: float64x2_t) -> float64x2_t {
+    let greater = vbslq_f64(vcgtq_f64(acc, next), acc, next);
+    vbslq_f64(vceqq_f64(acc, acc), greater, acc)
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn min_f64(acc: float64x2_t, next: float64x2_t) -> float64x2_t {
+    let less = vbslq_f64(vcltq_f64(acc, next), acc, next);
+    vbslq_f64(vceqq_f64(acc, acc), less, acc)
+}
+
+/// NEON has no 64-bit product: two scalar ones.
+#[target_feature(enable = "neon")]
+#[inline]
+fn mul_i64(acc: int64x2_t, next: int64x2_t) -> int64x2_t {
+    let low = vgetq_lane_s64::<0>(acc).wrapping_mul(vgetq_lane_s64::<0>(next));
+    let high = vgetq_lane_s64::<1>(acc).wrapping_mul(vgetq_lane_s64::<1>(next));
+    vsetq_lane_s64::<1>(high, vdupq_n_s64(low))
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn max_i64(acc: int64x2_t, next: int64x2_t) -> int64x2_t {
+    vbslq_s64(vcgtq_s64(acc, next), acc, next)
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn min_i64(acc: int64x2_t, next: int64x2_t) -> int64x2_t {
+    vbslq_s64(vcltq_s64(acc, next), acc, next)
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn widen_f16(lanes: uint8x16_t) -> [float32x4_t; 2] {
+    let lanes = vreinterpretq_f16_u8(lanes);
+    [vcvt_f32_f16(vget_low_f16(lanes)), vcvt_high_f32_f16(lanes)]
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn narrow_f16(acc: [float32x4_t; 2]) -> uint8x16_t {
+    vreinterpretq_u8_f16(vcvt_high_f16_f32(vcvt_f16_f32(acc[0]), acc[1]))
+}
+
+/// Even elements in one register, odd ones in the other: a shift and a mask instead of shuffles.
+///
+/// A signalling NaN is not quieted here as `bf16::to_f32` does: arithmetic and `narrow_bf16` both do.
+#[target_feature(enable = "neon")]
+#[inline]
+fn widen_bf16(lanes: uint8x16_t) -> [float32x4_t; 2] {
+    let lanes = vreinterpretq_u32_u8(lanes);
+    let odd = vandq_u32(lanes, vdupq_n_u32(0xFFFF_0000));
+    [
+        vreinterpretq_f32_u32(vshlq_n_u32::<16>(lanes)),
+        vreinterpretq_f32_u32(odd),
+    ]
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn narrow_bf16(acc: [float32x4_t; 2]) -> uint8x16_t {
+    let even = vshrq_n_u32::<16>(round_bf16(acc[0]));
+    vreinterpretq_u8_u32(vbslq_u32(vdupq_n_u32(0xFFFF_0000), round_bf16(acc[1]), even))
+}
+
+/// Rounds to nearest even in the upper 16 bits of each lane; the lower ones are left over.
+#[target_feature(enable = "neon")]
+#[inline]
+fn round_bf16(acc: float32x4_t) -> uint32x4_t {
+    let bits = vreinterpretq_u32_f32(acc);
+    let last_kept = vandq_u32(vshrq_n_u32::<16>(bits), vdupq_n_u32(1));
+    let rounded = vaddq_u32(vaddq_u32(bits, vdupq_n_u32(0x7FFF)), last_kept);
+    let quiet = vorrq_u32(bits, vdupq_n_u32(0x0040_0000));
+    vbslq_u32(vceqq_f32(acc, acc), rounded, quiet)
+}

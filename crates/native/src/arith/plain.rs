@@ -1,0 +1,103 @@
+//! The loops without vectors: one relaxed atomic access per element, so that a race is not a data race.
+
+use ringwork_isa::{Dtype, Element, ReduceOp, bf16, f16, with_dtype};
+use std::convert::identity;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI8, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// An element that can be read from and written to shared memory by an atomic of its size.
+trait Cell: Element {
+    /// Reads one element.
+    ///
+    /// # Safety
+    /// `from` is valid for reads and aligned (ARITH-2).
+    unsafe fn read(from: *const Self) -> Self;
+    /// Writes this element.
+    ///
+    /// # Safety
+    /// `to` is valid for writes and aligned (ARITH-2).
+    unsafe fn write(self, to: *mut Self);
+}
+
+macro_rules! cell {
+    ($($t:ty: $atomic:ty, $from:path, $to:path);*) => {$(
+        impl Cell for $t {
+            #[inline(always)]
+            unsafe fn read(from: *const $t) -> $t {
+                // SAFETY: valid and aligned by the caller; an atomic of the same size, only ever loaded.
+                $from(unsafe { <$atomic>::from_ptr(from.cast_mut().cast()) }.load(Relaxed))
+            }
+            #[inline(always)]
+            unsafe fn write(self, to: *mut $t) {
+                // SAFETY: valid and aligned by the caller; an atomic of the same size.
+                unsafe { <$atomic>::from_ptr(to.cast()) }.store($to(self), Relaxed);
+            }
+        }
+    )*};
+}
+
+cell! {
+    f32: AtomicU32, f32::from_bits, f32::to_bits;
+    f64: AtomicU64, f64::from_bits, f64::to_bits;
+    f16: AtomicU16, f16::from_bits, f16::to_bits;
+    bf16: AtomicU16, bf16::from_bits, bf16::to_bits;
+    i8: AtomicI8, identity, identity;
+    u8: AtomicU8, identity, identity;
+    i32: AtomicI32, identity, identity;
+    i64: AtomicI64, identity, identity
+}
+
+/// As [`reduce`](super::reduce).
+///
+/// # Safety
+/// As [`reduce`](super::reduce).
+pub(super) unsafe fn reduce(dtype: Dtype, op: ReduceOp, dst: *mut u8, sources: &[*const u8], count: usize) {
+    // SAFETY: the caller's promises, unchanged.
+    with_dtype!(dtype, T => unsafe { reduce_elements::<T>(op, dst.cast(), sources, count) });
+}
+
+/// [`reduce`] of one element type.
+///
+/// # Safety
+/// As [`reduce`].
+unsafe fn reduce_elements<E: Cell>(op: ReduceOp, dst: *mut E, sources: &[*const u8], count: usize) {
+    let (&first, rest) = sources.split_first().expect("checked by the caller");
+    for i in 0..count {
+        // SAFETY: element `i` of `count` in every pointer (ARITH-2).
+        unsafe {
+            let mut acc = E::read(first.cast::<E>().add(i)).widen();
+            for source in rest {
+                acc = E::combine(op, acc, E::read(source.cast::<E>().add(i)).widen());
+            }
+            E::narrow(acc).write(dst.add(i));
+        }
+    }
+}
+
+/// As [`copy`](super::copy), in the largest units that both ends and the length are multiples of.
+///
+/// # Safety
+/// As [`copy`](super::copy).
+pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    let multiple = dst.addr() | src.addr() | bytes;
+    // SAFETY: the caller's ranges, in units that divide the length and align both ends.
+    unsafe {
+        match multiple.trailing_zeros() {
+            3.. => copy_elements::<i64>(dst.cast(), src.cast(), bytes / 8),
+            2 => copy_elements::<i32>(dst.cast(), src.cast(), bytes / 4),
+            1 => copy_elements::<f16>(dst.cast(), src.cast(), bytes / 2),
+            0 => copy_elements::<u8>(dst, src, bytes),
+        }
+    }
+}
+
+/// [`copy`] in units of `E`.
+///
+/// # Safety
+/// As [`copy`], and both are aligned to `E`.
+unsafe fn copy_elements<E: Cell>(dst: *mut E, src: *const E, count: usize) {
+    for i in 0..count {
+        // SAFETY: element `i` of `count` in both (ARITH-2).
+        unsafe { E::read(src.add(i)).write(dst.add(i)) };
+    }
+}

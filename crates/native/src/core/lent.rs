@@ -1,0 +1,160 @@
+//! Lending a core memory of this process for the length of one call.
+//!
+//! Kernels know regions, not slices. A slice that is lent becomes a region with a number of its own, which
+//! resolves to the slice until the call that lent it returns, and to nothing afterwards.
+//!
+//! # Invariants
+//! - **LENT-1 (scoped).** A pointer is here only while the borrow that it came from lives: it is put in and
+//!   taken out by one function, also when what it calls panics.
+//! - **LENT-2 (access).** What was lent as `&[T]` is never resolved for writing.
+
+use super::NativeCore;
+use ringwork_isa::{Element, In, InOut, Out, Rank, Region, Segment, Span};
+use std::cell::Cell;
+
+/// Numbers that no real segment has: what is lent for reading, and for writing.
+const LENT_IN: Segment = Segment(u32::MAX);
+const LENT_OUT: Segment = Segment(u32::MAX - 1);
+
+/// A lent slice: where, and how many bytes.
+type Slot = Cell<Option<(*mut u8, u64)>>;
+
+/// What is lent now.
+#[derive(Debug, Default)]
+pub(super) struct Lent {
+    input: Slot,
+    output: Slot,
+}
+
+impl Lent {
+    /// The memory of a lent region, if it is one; `None` if it is not lent, `Some(None)` if it is refused.
+    #[expect(
+        clippy::option_option,
+        reason = "not lent, refused and found are three answers"
+    )]
+    pub(super) fn resolve(&self, span: &Span, writing: bool) -> Option<Option<*mut u8>> {
+        let slot = match span.segment {
+            LENT_IN if writing => return Some(None),
+            LENT_IN => &self.input,
+            LENT_OUT => &self.output,
+            _ => return None,
+        };
+        let found = || {
+            let (base, bytes) = slot.get()?;
+            let range = span.byte_range()?;
+            if range.end > bytes || !range.start.is_multiple_of(span.dtype.bytes() as u64) {
+                return None;
+            }
+            // SAFETY: inside the lent slice, which is alive while it is in the slot (LENT-1).
+            Some(unsafe { base.add(usize::try_from(range.start).ok()?) })
+        };
+        Some(found())
+    }
+}
+
+/// Empties a slot when dropped (LENT-1).
+struct Returned<'a>(&'a Slot);
+
+impl Drop for Returned<'_> {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
+}
+
+fn span<T: Element>(segment: Segment, len: usize) -> Span {
+    let (me, rank) = (Rank(0), Rank(0));
+    Span {
+        segment,
+        base: 0,
+        stride: 0,
+        me,
+        rank,
+        ranks: 1,
+        dtype: T::DTYPE,
+        start: 0,
+        len: len as u64,
+    }
+}
+
+fn region<T: Element, A: ringwork_isa::Access>(segment: Segment, len: usize) -> Region<T, A> {
+    Region::from_span(span::<T>(segment, len)).expect("the span was made with T's dtype")
+}
+
+impl NativeCore {
+    /// Calls `with` with regions for the two slices.
+    ///
+    /// The regions resolve on this core, until this returns. One call at a time: what is lent inside `with`
+    /// takes the place of what was lent before.
+    pub fn lend<T: Element, R>(
+        &self,
+        input: &[T],
+        output: &mut [T],
+        with: impl FnOnce(In<T>, Out<T>) -> R,
+    ) -> R {
+        let (reading, writing) = (Returned(&self.lent.input), Returned(&self.lent.output));
+        // LENT-2: never written through, see `resolve`.
+        reading.0.set(Some((
+            input.as_ptr().cast_mut().cast(),
+            size_of_val(input) as u64,
+        )));
+        writing
+            .0
+            .set(Some((output.as_mut_ptr().cast(), size_of_val(output) as u64)));
+        with(region(LENT_IN, input.len()), region(LENT_OUT, output.len()))
+    }
+
+    /// Calls `with` with a region for the slice, to be read and written.
+    ///
+    /// As [`lend`](NativeCore::lend).
+    pub fn lend_mut<T: Element, R>(&self, data: &mut [T], with: impl FnOnce(InOut<T>) -> R) -> R {
+        let writing = Returned(&self.lent.output);
+        writing
+            .0
+            .set(Some((data.as_mut_ptr().cast(), size_of_val(data) as u64)));
+        with(region(LENT_OUT, data.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::core;
+    use ringwork_isa::{Core, Out};
+
+    #[test]
+    fn lent_slices_are_regions_until_the_call_returns() {
+        let core = core();
+        let (x, mut y) = ([1, 2, 3], [0; 3]);
+        let mut kept = None;
+        core.lend(&x, &mut y, |x, y| {
+            kept = Some((x, y));
+            core.run(core.copy(y, x))
+        })
+        .unwrap();
+        assert_eq!(y, [1, 2, 3]);
+        let (x, y) = kept.unwrap();
+        assert!(
+            core.run(core.copy(y, x))
+                .unwrap_err()
+                .to_string()
+                .contains("not mapped")
+        );
+    }
+
+    #[test]
+    fn what_was_lent_for_reading_is_not_written_and_nothing_past_the_end_is_touched() {
+        let core = core();
+        let (x, mut y) = ([1, 2, 3], [0; 3]);
+        core.lend(&x, &mut y, |x, y| {
+            let forged = Out::<i32>::from_span(x.span()).unwrap();
+            assert!(core.run(core.copy(forged, x)).is_err());
+            let mut long = y.span();
+            long.len = 4;
+            let long = Out::<i32>::from_span(long).unwrap();
+            let mut far = x.span();
+            far.len = 4;
+            let far = ringwork_isa::In::<i32>::from_span(far).unwrap();
+            assert!(core.run(core.copy(long, far)).is_err());
+        });
+        assert_eq!(y, [0; 3]);
+    }
+}
