@@ -153,7 +153,7 @@ fn alarm(segment: &Attached) {
     let said = |alarm: Option<Alarm>| {
         if let Some(Alarm { dead, reason }) = alarm {
             assert!(dead.is_none_or(|rank| rank.0 < segment.layout().ranks));
-            assert!(reason.len() <= 3 * PAGE_BYTES as usize);
+            assert!(reason.len() as u64 <= 3 * PAGE_BYTES);
         }
     };
     assert_eq!(segment.alarmed(), segment.alarm().is_some());
