@@ -10,14 +10,42 @@ pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fe
 
 use std::time::Duration;
 
-/// Keeps a sequentially consistent store before it and such a load after it in order.
+/// Whether [`heavy_barrier`] reaches this process; asked, and registered for, once.
+#[cfg(not(loom))]
+fn barriers_reach() -> bool {
+    use rustix::thread::{MembarrierCommand, membarrier};
+    static REACH: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *REACH.get_or_init(|| !cfg!(miri) && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
+}
+
+/// Keeps a store before it and a load after it in order, as seen by whoever calls [`heavy_barrier`].
 ///
-/// On hardware and in the language they are in order already; loom takes such accesses for
-/// acquire-release only, so it gets a fence.
+/// The cheap half of an asymmetric pair. A full fence waits until whoever holds the stored line has given it
+/// up, which between processors is the price of the whole message; so that wait is left to the one who is
+/// about to sleep anyway.
 #[inline(always)]
-pub(crate) fn store_load_barrier() {
-    #[cfg(loom)]
+pub(crate) fn light_barrier() {
+    #[cfg(not(loom))]
+    if barriers_reach() {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        return;
+    }
     fence(Ordering::SeqCst);
+}
+
+/// Keeps a store before it and a load after it in order, and makes every [`light_barrier`] of every process a
+/// full one: either the store before that is visible here, or the load after it sees what was stored here.
+///
+/// Returns whether it could. If not, a sleeper must not count on being woken, and looks up by itself.
+pub(crate) fn heavy_barrier() -> bool {
+    fence(Ordering::SeqCst);
+    #[cfg(not(loom))]
+    {
+        use rustix::thread::{MembarrierCommand, membarrier};
+        barriers_reach() && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
+    }
+    #[cfg(loom)]
+    true
 }
 
 /// A place to sleep on a word until it changes.
