@@ -163,6 +163,7 @@ macro_rules! suite {
             ranks_write_into_each_others_windows,
             one_barrier_and_two_halves_are_enough_for_any_number_of_rounds,
             one_signal_wakes_every_rank_that_waits_for_it,
+            packets_carry_any_length_and_reduce_in_rank_order,
         );
         $crate::suite!($machine; alarm:
             a_wait_in_an_aborted_domain_says_why,

@@ -23,6 +23,7 @@ use ringwork_isa::{MAX_RANKS, Rank, SIGNAL_STRIDE_BYTES, Segment, Signal, Span, 
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// What a segment is. Travels to a chip beside the descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +67,8 @@ const _: () = assert!(at::REASON + REASON_BYTES == PAGE_BYTES);
 const QUIET: u64 = 0;
 const CLAIMED: u64 = 1;
 const RAISED: u64 = 2;
+/// How long a claim may stay a claim: a copy of a page, on a busy machine.
+const CLAIM_LIMIT: Duration = Duration::from_millis(20);
 
 impl Layout {
     /// The windows of a domain: `signals` cells and `data_bytes` for each rank.
@@ -257,10 +260,9 @@ impl Attached {
     /// Overwrites page 0, as a process gone wild might.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn overwrite_header(&self, bytes: &[u8]) {
-        assert!(
-            self.memory
-                .write(0, &bytes[..bytes.len().min(PAGE_BYTES as usize)])
-        );
+        for (offset, byte) in (0..PAGE_BYTES).zip(bytes) {
+            assert!(self.memory.write(offset, &[*byte]));
+        }
     }
 
     /// Where in this segment a pointer into it points.
@@ -364,12 +366,13 @@ impl Attached {
     /// Ends every wait in this domain, now and later, with `alarm`. The first alarm stays.
     pub fn raise(&self, alarm: &Alarm) {
         let word = self.header_word(at::ALARM);
-        if let Err(found) = word.compare_exchange(QUIET, CLAIMED, Ordering::SeqCst, Ordering::SeqCst) {
-            if found != CLAIMED && found != RAISED {
-                // Somebody overwrote it, which ends waits as well: let sleepers find out.
-                self.rouse_all();
-            }
-            return;
+        match word.compare_exchange(QUIET, CLAIMED, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => {}
+            // Whoever claimed it publishes at once, or has died half-way: then it is ours to finish.
+            Err(CLAIMED) if !self.alarmed_within(CLAIM_LIMIT) => {}
+            Err(CLAIMED | RAISED) => return,
+            // Somebody overwrote it, which ends waits as well: let sleepers find out.
+            Err(_) => return self.rouse_all(),
         }
         let dead = alarm.dead.map_or(u64::MAX, |rank| rank.0.into());
         self.header_word(at::ALARM_RANK).store(dead, Ordering::Relaxed);
@@ -380,6 +383,14 @@ impl Attached {
         // SYNC: publishes the reason; pairs with the load in `alarm` (SEG-4).
         word.store(RAISED, Ordering::SeqCst);
         self.rouse_all();
+    }
+
+    fn alarmed_within(&self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while !self.alarmed() && start.elapsed() < limit {
+            std::thread::yield_now();
+        }
+        self.alarmed()
     }
 
     fn rouse_all(&self) {
@@ -562,6 +573,19 @@ mod tests {
             reason.starts_with("the header of segment 3: field `alarm` is 7"),
             "{reason}"
         );
+    }
+
+    #[test]
+    fn an_alarm_whose_raiser_died_half_way_is_raised_by_the_next() {
+        let segment = heap();
+        segment.header_word(at::ALARM).store(CLAIMED, Ordering::SeqCst);
+        assert_eq!(segment.alarm(), None);
+        let alarm = Alarm {
+            dead: Some(Rank(0)),
+            reason: "killed by SIGKILL".into(),
+        };
+        segment.raise(&alarm);
+        assert_eq!(segment.alarm(), Some(alarm));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! alarms that come while somebody waits.
 //!
 //! On heap memory, which Miri can run, and on sealed memory, which is what ships.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use ringwork_conformance::{DATA_BYTES, Machine, SIGNALS, Seat, Windows};
 use ringwork_isa::{Compare, Core, Device, Error, Notify, Rank, Result, Segment};
