@@ -9,6 +9,7 @@ extern crate self as ringwork;
 
 mod activity;
 pub mod arith;
+mod bring_up;
 pub mod cell;
 pub mod channel;
 mod chip;

@@ -13,6 +13,7 @@
 use crate::cell::Cell;
 use crate::error::{Error, Result};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::alloc::Layout;
 use std::os::fd::{AsFd, OwnedFd};
@@ -187,9 +188,17 @@ pub fn create_sealed(what: &str, bytes: u64) -> Result<OwnedFd> {
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("ringwork", flags).map_err(Error::system("creating shared memory"))?;
-    rustix::fs::fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, bytes.max(PAGE_BYTES)).map_err(
-        Error::system(format!("reserving {bytes} bytes of shared memory for {what}")),
-    )?;
+    let reserve =
+        || rustix::fs::fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, bytes.max(PAGE_BYTES));
+    rustix::io::retry_on_intr(reserve).map_err(|error| match error {
+        // Somebody else took it meanwhile.
+        Errno::NOMEM | Errno::NOSPC => Error::OutOfMemory {
+            what: what.into(),
+            need_bytes: bytes,
+            have_bytes: available_bytes(),
+        },
+        _ => Error::system(format!("reserving {bytes} bytes of shared memory for {what}"))(error),
+    })?;
     rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(Error::system("sealing shared memory"))?;
     Ok(fd)
 }
