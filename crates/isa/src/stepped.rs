@@ -8,7 +8,6 @@ use crate::{
     CanRead, CanWrite, Compare, Core, Device, Dtype, Element, Error, Notify, ReduceOp, Region, Result,
     Signal, Sources, Span, Tile,
 };
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::panic::Location;
 use std::rc::Rc;
@@ -120,18 +119,10 @@ impl SteppedCore {
         SteppedCore { engine, id, device }
     }
 
-    fn step(
-        &self,
-        at: &'static Location<'static>,
-        instruction: Instruction,
-    ) -> impl Future<Output = Result<Answer>> {
-        let pending = Cell::new(Some(instruction));
-        poll_fn(move |_| {
-            if let Some(instruction) = pending.take() {
-                self.engine.issue(self.id, instruction, at);
-            }
-            self.engine.answer(self.id)
-        })
+    async fn step(&self, at: &'static Location<'static>, instruction: Instruction) -> Result<Answer> {
+        // Issued before the first suspension, so that a waiting kernel does not carry its instruction.
+        self.engine.issue(self.id, instruction, at);
+        poll_fn(|_| self.engine.answer(self.id)).await
     }
 
     async fn vector<T: Element>(

@@ -1,6 +1,8 @@
 //! The simulated platform.
 #![forbid(unsafe_code)]
 
+mod bound;
+mod compute;
 mod machine;
 mod net;
 mod queue;
@@ -8,6 +10,8 @@ mod time;
 pub mod timeline;
 mod topology;
 
+pub use bound::{BelowBound, Bound, Collective, lower_bound};
+pub use compute::{Systolic, roofline_ps};
 pub use machine::{Machine, Options, Outcome, SegmentSpec, SimCore, SimError, Stuck, StuckOn, TaskId};
 pub use net::*;
 pub use queue::EventQueue;

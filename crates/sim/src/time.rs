@@ -42,7 +42,7 @@ impl Rate {
     #[must_use]
     #[inline]
     pub fn time_ps(self, count: u64) -> Ps {
-        if self.is_unlimited() {
+        if self.is_unlimited() || count == 0 {
             return 0;
         }
         if let Some(scaled) = count.checked_mul(PS_PER_SECOND)

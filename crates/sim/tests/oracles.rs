@@ -143,12 +143,9 @@ fn recursive_algorithms_on_a_full_mesh() {
         recursive_doubling(&core, d).await
     });
     assert_eq!(t, 3 * (A + bytes * B + bytes * G));
-    let t = timed(
-        &full,
-        s,
-        s,
-        |core, d| async move { halving_doubling(&core, d).await },
-    );
+    let t = timed(&full, s, 3 * s, |core, d| async move {
+        halving_doubling(&core, d).await
+    });
     assert_eq!(t, 2 * 3 * A + 2 * 7 * bytes / 8 * B + 7 * bytes / 8 * G);
 }
 
@@ -200,60 +197,6 @@ fn broadcasts_by_chain_and_by_tree() {
         });
         assert_eq!(t, rounds * (A + s as u64 * B), "n = {n}");
     }
-}
-
-/// A ring among the ranks with the same other coordinates.
-async fn dimension<C: ringwork_isa::Core>(
-    core: &C,
-    d: Domain<u8>,
-    stride: usize,
-    size: usize,
-    part: std::ops::Range<usize>,
-    signal: usize,
-    gather: bool,
-) -> ringwork_isa::Result<std::ops::Range<usize>> {
-    let at = d.me / stride % size;
-    let next = d.me - at * stride + (at + 1) % size * stride;
-    let len = part.len() / size;
-    let piece = |i: usize| part.start + i % size * len..part.start + i % size * len + len;
-    for step in 0..size - 1 {
-        let out = if gather {
-            at + size + 1 - step
-        } else {
-            at + size - step
-        };
-        let chunk = d.buffer.slice(piece(out))?;
-        let place = if gather {
-            chunk
-        } else {
-            d.scratch.slice(piece(out))?
-        };
-        d.send(core, next, place, chunk, signal).await?;
-        d.recv(core, signal, step + 1).await?;
-        if !gather {
-            let came = piece(out + size - 1);
-            let into = d.buffer.slice(came.clone())?;
-            core.reduce(into, [into, d.scratch.slice(came)?], ringwork_isa::ReduceOp::Sum)
-                .await?;
-        }
-    }
-    Ok(piece(at + 1))
-}
-
-async fn by_dimensions<C: ringwork_isa::Core>(
-    core: &C,
-    d: Domain<u8>,
-    dims: &[(usize, usize)],
-) -> ringwork_isa::Result<()> {
-    let mut parts = vec![0..d.buffer.len()];
-    for (i, (stride, size)) in dims.iter().enumerate() {
-        let part = parts[i].clone();
-        parts.push(dimension(core, d, *stride, *size, part, i, false).await?);
-    }
-    for (i, (stride, size)) in dims.iter().enumerate().rev() {
-        dimension(core, d, *stride, *size, parts[i].clone(), 16 + i, true).await?;
-    }
-    Ok(())
 }
 
 #[test]

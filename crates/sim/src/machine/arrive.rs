@@ -1,9 +1,8 @@
 //! Arrivals: what happens when bytes, notifications and questions get where they were going.
 
 use super::signals::Waiter;
-use super::state::{Event, Notice, Purpose, State, Waiting};
+use super::state::{Event, Notice, Purpose, Reply, State, Waiting};
 use crate::net::{Flow, Sent, Step};
-use ringwork_isa::stepped::Answer;
 use ringwork_isa::{Notify, Result, Signal};
 
 impl State {
@@ -115,7 +114,7 @@ impl State {
             Sent::Booked { flow, .. } => {
                 let index = self.keep(notice);
                 self.set_purpose(flow, Purpose::Notify(index));
-                self.reply(core, now, Answer::Done);
+                self.reply(core, now, Reply::Done);
                 return Ok(true);
             }
             Sent::Final { arrival_ps, .. } => arrival_ps.max(notice.floor_ps),
@@ -128,7 +127,7 @@ impl State {
         } else {
             self.apply(notice);
         }
-        self.reply(core, now, Answer::Done);
+        self.reply(core, now, Reply::Done);
         Ok(true)
     }
 
@@ -212,6 +211,6 @@ impl State {
             let what = || format!("signal {} of rank {}", signal.index(), signal.rank());
             self.trace.wait(rank, (since_ps, end), cause, what);
         }
-        self.reply(core, end, Answer::Value(value));
+        self.reply(core, end, Reply::Value(value));
     }
 }

@@ -62,7 +62,7 @@ pub enum SimError {
         /// Its task.
         task: String,
         /// What it said.
-        error: Error,
+        error: Box<Error>,
         /// Who then waited in vain.
         stuck: Vec<Stuck>,
     },

@@ -15,11 +15,11 @@
 //! - Data moves at issue. A program without races cannot tell.
 
 use super::memory::Located;
-use super::state::{Event, Posted, Purpose, Queued, State, Until, Waiting};
+use super::state::{Event, Posted, Purpose, Queued, Reply, State, Until, Waiting};
 use crate::net::Sent;
 use crate::time::Ps;
 use ringwork_isa::stepped::{Answer, Instruction};
-use ringwork_isa::{Error, Result, Signal, Site, Span};
+use ringwork_isa::{Dtype, Error, ReduceOp, Result, Signal, Site, Span};
 use std::panic::Location;
 
 /// Peeks at one instant that cost nothing; more mean that a kernel polls.
@@ -31,26 +31,31 @@ impl State {
     /// Takes an instruction; the answer is either there at once, or comes with an event.
     pub(crate) fn issue(&mut self, core: u32, instruction: Instruction, at: &'static Location<'static>) {
         self.core(core).at = Some(at);
-        self.execute(core, instruction);
+        if !self.execute(core, &instruction) {
+            self.core(core).stalled = Some(Box::new(instruction));
+        }
         self.schedule_wakes();
     }
 
     /// Tries an instruction again that had to wait for memory or a DMA queue.
     pub(crate) fn retry(&mut self, core: u32) {
-        if let Some(instruction) = self.core(core).stalled.take() {
-            self.execute(core, instruction);
+        if let Some(instruction) = self.core(core).stalled.take()
+            && !self.execute(core, &instruction)
+        {
+            self.core(core).stalled = Some(instruction);
         }
     }
 
-    fn execute(&mut self, core: u32, instruction: Instruction) {
-        let done = match &instruction {
+    /// Does what it can; `false` if the core has to try again.
+    fn execute(&mut self, core: u32, instruction: &Instruction) -> bool {
+        let done = match instruction {
             Instruction::Copy { dst, src } => self.copy(core, dst, src),
             Instruction::Reduce { dst, sources, op } => self.reduce(core, dst, sources, *op),
             Instruction::Load { src } => self.load(core, src),
             Instruction::Store { dst, bytes } => self.store(core, dst, bytes.as_deref()),
             Instruction::Vector { elements, dtype } => {
                 let end = self.vector(core, self.now(), elements.saturating_mul(dtype.bytes() as u64));
-                self.reply(core, end, Answer::Done);
+                self.reply(core, end, Reply::Done);
                 Ok(true)
             }
             Instruction::Notify { signal, how } => self.notify(core, signal, *how),
@@ -61,14 +66,11 @@ impl State {
             } => self.wait(core, signal, Some((*compare, *operand))),
             Instruction::Peek { signal } => self.wait(core, signal, None),
         };
-        match done {
-            Ok(true) => {}
-            Ok(false) => self.core(core).stalled = Some(instruction),
-            Err(error) => {
-                self.core(core).answer = Some(Err(error));
-                self.open(core);
-            }
-        }
+        done.unwrap_or_else(|error| {
+            self.core(core).answer = Reply::Other(Box::new(Err(error)));
+            self.open(core);
+            true
+        })
     }
 
     fn site(&mut self, core: u32) -> Site {
@@ -162,7 +164,7 @@ impl State {
             return Ok(false);
         }
         self.memory.copy(&dst, &src);
-        self.reply(core, self.now(), Answer::Done);
+        self.reply(core, self.now(), Reply::Done);
         Ok(true)
     }
 
@@ -174,7 +176,7 @@ impl State {
         if let Some(bytes) = bytes {
             self.memory.store(&dst, bytes);
         }
-        self.reply(core, self.now(), Answer::Done);
+        self.reply(core, self.now(), Reply::Done);
         Ok(true)
     }
 
@@ -346,7 +348,13 @@ impl State {
             return Ok(false);
         }
         let bytes = self.memory.load(&src);
-        self.fetch(core, &[src], None, 0, Answer::Bytes(bytes));
+        self.fetch(
+            core,
+            &[src],
+            None,
+            0,
+            Reply::Other(Box::new(Ok(Answer::Bytes(bytes)))),
+        );
         Ok(true)
     }
 
@@ -359,17 +367,31 @@ impl State {
     ) -> Result<bool> {
         let dtype = dst.dtype;
         let dst = self.locate(core, dst)?;
-        let mut located = Vec::with_capacity(sources.len());
+        let mut located = std::mem::take(&mut self.operands);
+        located.clear();
         for source in sources {
             located.push(self.locate(core, source)?);
         }
-        self.refuse_overlap(core, &dst, &located)?;
-        if !self.clear(core, &located, Some(&dst)) {
+        let done = self.reduce_located(core, dst, &located, dtype, op);
+        self.operands = located;
+        done
+    }
+
+    fn reduce_located(
+        &mut self,
+        core: u32,
+        dst: Located,
+        located: &[Located],
+        dtype: Dtype,
+        op: ReduceOp,
+    ) -> Result<bool> {
+        self.refuse_overlap(core, &dst, located)?;
+        if !self.clear(core, located, Some(&dst)) {
             return Ok(false);
         }
-        self.memory.reduce(&dst, &located, dtype, op);
+        self.memory.reduce(&dst, located, dtype, op);
         let combine = dst.bytes().saturating_mul(located.len() as u64 - 1);
-        self.fetch(core, &located, Some(dst), combine, Answer::Done);
+        self.fetch(core, located, Some(dst), combine, Reply::Done);
         Ok(true)
     }
 
@@ -380,14 +402,14 @@ impl State {
         sources: &[Located],
         dst: Option<Located>,
         combine_bytes: u64,
-        answer: Answer,
+        answer: Reply,
     ) {
         let now = self.now();
         let state = self.core(core);
         state.fetches = 0;
         state.fetched_ps = now;
         state.combine_bytes = combine_bytes;
-        state.answer = Some(Ok(answer));
+        state.answer = answer;
         state.open = false;
         for source in sources {
             self.bring(core, source, true);
@@ -497,12 +519,23 @@ impl State {
         latency
     }
 
-    /// Appends the way between two ranks.
+    /// Appends the way between two ranks. A rank mostly speaks to the one it spoke to last.
+    #[inline]
     pub(crate) fn route(&mut self, from: u32, to: u32, path: &mut Vec<u32>) {
-        if from != to {
-            let (src, dst) = (self.engines[from as usize].place, self.engines[to as usize].place);
-            // A machine in pieces is refused when it is read.
-            let _ = self.network.route(src, dst, path);
+        if from == to {
+            return;
+        }
+        let (known, link) = self.engines[from as usize].last_link;
+        if known == to {
+            path.push(link);
+            return;
+        }
+        let (src, dst) = (self.engines[from as usize].place, self.engines[to as usize].place);
+        let before = path.len();
+        // A machine in pieces is refused when it is read.
+        let _ = self.network.route(src, dst, path);
+        if let [link] = path[before..] {
+            self.engines[from as usize].last_link = (to, link);
         }
     }
 

@@ -365,7 +365,7 @@ impl Machine {
             Some((rank, task, error)) => Err(SimError::Failed {
                 rank,
                 task,
-                error,
+                error: Box::new(error),
                 stuck,
             }),
             None if stuck.is_empty() => Ok(()),

@@ -102,6 +102,28 @@ pub(crate) struct Waiting {
     pub(crate) back_ps: Ps,
 }
 
+/// An answer, small: the usual ones without the room that errors need.
+#[derive(Debug, Default)]
+pub(crate) enum Reply {
+    #[default]
+    None,
+    Done,
+    Value(i32),
+    Other(Box<Result<Answer>>),
+}
+
+impl Reply {
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Result<Answer>> {
+        match std::mem::take(self) {
+            Reply::None => None,
+            Reply::Done => Some(Ok(Answer::Done)),
+            Reply::Value(value) => Some(Ok(Answer::Value(value))),
+            Reply::Other(other) => Some(*other),
+        }
+    }
+}
+
 /// One running kernel.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -109,7 +131,7 @@ pub(crate) struct Core {
     pub(crate) label: String,
     pub(crate) started_ps: Ps,
     pub(crate) at: Option<&'static Location<'static>>,
-    pub(crate) answer: Option<Result<Answer>>,
+    pub(crate) answer: Reply,
     /// Whether the answer may be seen yet.
     pub(crate) open: bool,
     /// Whether the kernel is being polled, and so sees an answer without being woken.
@@ -124,7 +146,7 @@ pub(crate) struct Core {
     /// Notifications that have arrived before what they must follow.
     pub(crate) parked: Vec<Notice>,
     /// An instruction that waits for memory or a DMA queue.
-    pub(crate) stalled: Option<Instruction>,
+    pub(crate) stalled: Option<Box<Instruction>>,
     /// Fetches still to come, and what the vector engine then combines.
     pub(crate) fetches: u32,
     pub(crate) fetched_ps: Ps,
@@ -140,6 +162,8 @@ pub(crate) struct Core {
 #[derive(Clone, Debug)]
 pub(crate) struct Engines {
     pub(crate) place: u32,
+    /// The rank it last reached over a single link, and that link.
+    pub(crate) last_link: (u32, u32),
     pub(crate) vector: Rate,
     pub(crate) vector_free_ps: Ps,
     /// When each DMA engine is free; empty if there is no limit.
@@ -169,6 +193,7 @@ pub(crate) struct State {
     pub(crate) trace: Trace,
     pub(crate) path: Vec<u32>,
     pub(crate) asked_path: Vec<u32>,
+    pub(crate) operands: Vec<Located>,
     /// Ports of memories: first link, memories per rank, and which of them cost anything.
     pub(crate) first_port: u32,
     pub(crate) ports: Vec<bool>,
@@ -196,6 +221,7 @@ impl State {
         };
         let engines = |rank: u32| Engines {
             place: topology.place(rank),
+            last_link: (u32::MAX, 0),
             vector: topology
                 .chip
                 .vector
@@ -228,6 +254,7 @@ impl State {
             trace: Trace::new(traced),
             path: Vec::new(),
             asked_path: Vec::new(),
+            operands: Vec::new(),
             ports,
             fingerprint: 0xcbf2_9ce4_8422_2325,
             failure: None,
@@ -252,7 +279,7 @@ impl State {
             label,
             started_ps: start_ps,
             at: None,
-            answer: None,
+            answer: Reply::None,
             open: false,
             polling: false,
             floor_ps: 0,
@@ -301,7 +328,11 @@ impl State {
         true
     }
 
+    #[inline]
     pub(crate) fn schedule_wakes(&mut self) {
+        if self.network.is_settled() {
+            return;
+        }
         for (at, flow) in self.network.wakes() {
             self.queue.push(at, Event::Flow(flow));
         }
@@ -317,8 +348,8 @@ impl State {
     }
 
     /// Lets a core see this answer at a time.
-    pub(crate) fn reply(&mut self, core: u32, at: Ps, answer: Answer) {
-        self.core(core).answer = Some(Ok(answer));
+    pub(crate) fn reply(&mut self, core: u32, at: Ps, answer: Reply) {
+        self.core(core).answer = answer;
         self.open_at(core, at);
     }
 

@@ -3,7 +3,8 @@
 //! A link serves messages in the order their first bytes reach it. A message books its whole way when it
 //! departs, and needs one event, its arrival, however long the way is. Whoever then reaches one of those
 //! links *earlier*, and would still be on it, goes first: the later booking and all that follows from it
-//! are withdrawn, and made again when that message really gets there. So the result is exactly that of
+//! are withdrawn, and made again when that message really gets there. A message that has to wait books only
+//! up to there, and goes on from link to link. So the result is exactly that of
 //! moving every message one link at a time (a property test holds the two against each other), at the
 //! price of one event per message where nobody is in anybody's way.
 //!
@@ -181,6 +182,13 @@ impl Network {
         u32::try_from(self.links.len()).unwrap_or(u32::MAX)
     }
 
+    /// Whether there are no wake-ups to be taken.
+    #[must_use]
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.wakes.is_empty()
+    }
+
     /// Wake-ups that must be given back to [`wake`](Network::wake) at their time.
     pub fn wakes(&mut self) -> std::vec::Drain<'_, (Ps, Flow)> {
         self.wakes.drain(..)
@@ -294,7 +302,9 @@ impl Network {
             };
             arrival = start.saturating_add(class.latency_ps).saturating_add(whole);
             tail_in = end.saturating_add(class.latency_ps);
-            if self.hop_by_hop && hop + 1 < path.len() && arrival > now {
+            // Whoever had to wait once will be in a crowd: it books the rest when it gets there.
+            let crowded = start > booking.arrival || self.hop_by_hop;
+            if crowded && hop + 1 < path.len() && arrival > now {
                 stop = Some(booking.hop + 1);
                 break;
             }

@@ -11,4 +11,5 @@ mod tests;
 pub(crate) use fabric::Router;
 pub use fabric::{ExplicitLink, Fabric, MAX_LINKS, MAX_PLACES};
 pub use flow::{Flow, Network, Sent, Step, Switching};
+pub(crate) use route::latencies_from;
 pub use shape::{Attach, Level, LinkClass, Shape};

@@ -111,6 +111,21 @@ impl Routes {
 
 /// For each vertex the last link of its shortest way from `src`; `u32::MAX` where there is none.
 fn shortest_tree(fabric: &Fabric, adjacency: &Adjacency, src: u32) -> Vec<u32> {
+    dijkstra(fabric, adjacency, src).0
+}
+
+/// The least latency from `src` to each vertex; `u64::MAX` where there is no way.
+pub(crate) fn latencies_from(fabric: &Fabric, src: u32) -> Vec<u64> {
+    let adjacency = Adjacency::new(fabric, false);
+    dijkstra(fabric, &adjacency, src)
+        .1
+        .into_iter()
+        .map(|(latency, _)| latency)
+        .collect()
+}
+
+/// Last links, and (latency, links) from `src`.
+fn dijkstra(fabric: &Fabric, adjacency: &Adjacency, src: u32) -> (Vec<u32>, Vec<(u64, u32)>) {
     let mut reached_by = vec![u32::MAX; fabric.vertices() as usize];
     let mut best = vec![(u64::MAX, u32::MAX); fabric.vertices() as usize];
     best[src as usize] = (0, 0);
@@ -131,5 +146,5 @@ fn shortest_tree(fabric: &Fabric, adjacency: &Adjacency, src: u32) -> Vec<u32> {
             }
         }
     }
-    reached_by
+    (reached_by, best)
 }

@@ -59,7 +59,7 @@ fn quantity(
         example: example.into(),
     };
     let (number, unit) = split(text).ok_or_else(malformed)?;
-    if unit.is_empty() && !(number == 0.0 && !positive) {
+    if unit.is_empty() && (positive || number != 0.0) {
         let suffix = example.split_once(' ').map_or("", |(_, unit)| unit);
         return Err(Problem::NoUnit {
             got: shorten(text),

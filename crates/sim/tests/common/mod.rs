@@ -375,16 +375,25 @@ pub async fn chain_broadcast<T: Element, C: Core>(
     Ok(())
 }
 
+/// Down a binomial tree, one peer at a time.
 pub async fn binomial_broadcast<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<()> {
-    let mut have = d.me == 0;
+    let (mut have, mut first) = (d.me == 0, 0);
     let rounds = d.n.next_power_of_two().trailing_zeros();
     for round in 0..rounds {
         let distance = 1 << round;
         if d.me < distance && d.me + distance < d.n {
             d.send(core, d.me + distance, d.buffer, d.buffer, 0).await?;
+            core.notify(d.signal(1), Notify::Add(1)).await?;
+            core.wait(
+                d.signal(1),
+                Compare::Ge,
+                i32::try_from(round + 1).unwrap() - first,
+            )
+            .await?;
         } else if !have && d.me < 2 * distance {
             d.recv(core, 0, 1).await?;
             have = true;
+            first = i32::try_from(round + 1).unwrap();
         }
     }
     Ok(())
@@ -404,6 +413,56 @@ pub async fn all_to_all<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<(
         .await?;
     }
     d.recv(core, 0, d.n - 1).await
+}
+
+/// A ring among the ranks with the same other coordinates.
+pub async fn dimension<C: Core>(
+    core: &C,
+    d: Domain<u8>,
+    stride: usize,
+    size: usize,
+    part: std::ops::Range<usize>,
+    signal: usize,
+    gather: bool,
+) -> Result<std::ops::Range<usize>> {
+    let at = d.me / stride % size;
+    let next = d.me - at * stride + (at + 1) % size * stride;
+    let len = part.len() / size;
+    let piece = |i: usize| part.start + i % size * len..part.start + i % size * len + len;
+    for step in 0..size - 1 {
+        let out = if gather {
+            at + size + 1 - step
+        } else {
+            at + size - step
+        };
+        let chunk = d.buffer.slice(piece(out))?;
+        let place = if gather {
+            chunk
+        } else {
+            d.scratch.slice(piece(out))?
+        };
+        d.send(core, next, place, chunk, signal).await?;
+        d.recv(core, signal, step + 1).await?;
+        if !gather {
+            let came = piece(out + size - 1);
+            let into = d.buffer.slice(came.clone())?;
+            core.reduce(into, [into, d.scratch.slice(came)?], ReduceOp::Sum)
+                .await?;
+        }
+    }
+    Ok(piece(at + 1))
+}
+
+pub async fn by_dimensions<C: Core>(core: &C, d: Domain<u8>, dims: &[(usize, usize)]) -> Result<()> {
+    let mut parts = vec![0..d.buffer.len()];
+    for (i, (stride, size)) in dims.iter().enumerate() {
+        let part = parts[i].clone();
+        parts.push(dimension(core, d, *stride, *size, part, i, false).await?);
+    }
+    for (i, (stride, size)) in dims.iter().enumerate().rev() {
+        dimension(core, d, *stride, *size, parts[i].clone(), 16 + i, true).await?;
+    }
+    Ok(())
 }
 
 pub fn topology(text: &str) -> Topology {
