@@ -5,9 +5,12 @@ mod bound;
 mod compute;
 mod machine;
 mod net;
+mod picture;
 mod queue;
+mod show;
 mod time;
 pub mod timeline;
+mod timeline_write;
 mod topology;
 
 pub use bound::{BelowBound, Bound, Collective, lower_bound};

@@ -108,11 +108,11 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Node, TopologyError> {
             max_events: 5_000_000,
             max_aliases: 1_000,
             max_anchors: 100,
-            max_recorded_anchor_events: 20_000,
+            max_recorded_anchor_events: 2_000,
             max_recorded_anchor_bytes: 1 << 20,
         },
         alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 100_000,
+            max_total_replayed_events: 20_000,
         },
         with_snippet: false,
     };
@@ -121,12 +121,14 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Node, TopologyError> {
         .map_err(|error| {
             let line = error.location().map_or(1, |location| location.line());
             let message = error.without_snippet().to_string();
-            let message = message
-                .lines()
-                .next()
-                .unwrap_or("not YAML")
-                .trim_end_matches('.')
-                .to_owned();
+            let first = message.lines().next().unwrap_or("not YAML").trim_end_matches('.');
+            let message = match first.strip_prefix("budget breached: ") {
+                None => first.to_owned(),
+                Some(breach) => {
+                    let what = breach.split([' ', '{']).next().unwrap_or(breach);
+                    format!("this repeats, nests or goes on beyond what a description may ({what})")
+                }
+            };
             fail(line, shorten_message(&message))
         })
 }
