@@ -169,6 +169,15 @@ fn main() {
             },
         );
     }
+    if wanted.iter().any(|w| w == "small") {
+        collective(
+            "128-rank ring all-reduce",
+            "ring-128",
+            128 * 64,
+            2 * 127 * 128,
+            |core, d| async move { ring_all_reduce(&core, d, RING).await },
+        );
+    }
     if run("torus") {
         collective(
             "4,096-rank 3-D torus all-reduce",

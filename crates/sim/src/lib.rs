@@ -1,4 +1,4 @@
-//! The simulated platform.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod bound;
@@ -16,7 +16,10 @@ mod topology;
 pub use bound::{BelowBound, Bound, Collective, lower_bound};
 pub use compute::{Systolic, roofline_ps};
 pub use machine::{Machine, Options, Outcome, SegmentSpec, SimCore, SimError, Stuck, StuckOn, TaskId};
-pub use net::*;
+pub use net::{
+    Attach, ExplicitLink, Fabric, Flow, Level, LinkClass, MAX_LINKS, MAX_PLACES, Network, Sent, Shape, Step,
+    Switching,
+};
 pub use queue::EventQueue;
 pub use time::{PS_PER_SECOND, Ps, Rate, ShowPs};
-pub use topology::*;
+pub use topology::{Chip, Dma, Memory, PRESETS, Problem, Queues, Topology, TopologyError, Unit, preset_yaml};

@@ -425,6 +425,9 @@ impl State {
     /// Sends one operand of a core's instruction to it, or from it.
     fn bring(&mut self, core: u32, operand: &Located, to_core: bool) {
         let (now, rank) = (self.now(), self.core(core).rank);
+        if operand.rank == rank && !self.port_costs(operand) {
+            return;
+        }
         let mut path = std::mem::take(&mut self.path);
         path.clear();
         let mut request = 0;
@@ -507,6 +510,7 @@ impl State {
     }
 
     /// The time a question takes from one rank to another.
+    #[inline]
     pub(crate) fn latency(&mut self, from: u32, to: u32) -> Ps {
         if from == to {
             return 0;
@@ -539,9 +543,15 @@ impl State {
         }
     }
 
+    #[inline]
+    fn port_costs(&self, at: &Located) -> bool {
+        self.ports.get(at.memory as usize).copied().unwrap_or(false)
+    }
+
     /// Appends the port of a memory, if it costs anything.
+    #[inline]
     fn port(&self, at: &Located, path: &mut Vec<u32>) {
-        if self.ports.get(at.memory as usize).copied().unwrap_or(false) {
+        if self.port_costs(at) {
             let per_rank = u32::try_from(self.ports.len()).unwrap_or(0);
             path.push(self.first_port + at.rank * per_rank + at.memory);
         }

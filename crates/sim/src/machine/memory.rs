@@ -40,10 +40,12 @@ pub(crate) struct Located {
 }
 
 impl Located {
+    #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.end - self.start
     }
 
+    #[inline]
     pub(crate) fn overlaps(&self, other: &Located) -> bool {
         self.segment == other.segment && self.start < other.end && other.start < self.end
     }
@@ -136,11 +138,13 @@ impl Memory {
         }
     }
 
+    #[inline]
     pub(crate) fn get(&self, segment: u32) -> Option<&Stored> {
         self.segments.get(segment as usize)?.as_deref()
     }
 
     /// Where a span is, for a core of `rank`; `None` if it is nowhere, or in another chip's private memory.
+    #[inline]
     pub(crate) fn locate(&self, rank: u32, span: &Span) -> Option<Located> {
         let stored = self.get(span.segment.0)?;
         let range = span.byte_range()?;

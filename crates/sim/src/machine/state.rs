@@ -262,11 +262,13 @@ impl State {
         }
     }
 
+    #[inline]
     pub(crate) fn now(&self) -> Ps {
         self.queue.now()
     }
 
     /// A running core. Numbers come from ourselves, so it is there; a stale one is a bug of ours.
+    #[inline]
     pub(crate) fn core(&mut self, core: u32) -> &mut Core {
         self.cores[core as usize].as_mut().expect("a core that runs")
     }
@@ -339,6 +341,7 @@ impl State {
     }
 
     /// Lets a core see its answer now.
+    #[inline]
     pub(crate) fn open(&mut self, core: u32) {
         let state = self.core(core);
         state.open = true;
@@ -348,12 +351,14 @@ impl State {
     }
 
     /// Lets a core see this answer at a time.
+    #[inline]
     pub(crate) fn reply(&mut self, core: u32, at: Ps, answer: Reply) {
         self.core(core).answer = answer;
         self.open_at(core, at);
     }
 
     /// Lets a core see the answer it has at a time.
+    #[inline]
     pub(crate) fn open_at(&mut self, core: u32, at: Ps) {
         if at > self.now() {
             self.core(core).open = false;

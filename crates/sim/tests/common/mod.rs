@@ -3,6 +3,8 @@
     dead_code,
     unreachable_pub,
     missing_docs,
+    missing_debug_implementations,
+    clippy::unwrap_used,
     reason = "each test uses some of it"
 )]
 
@@ -454,7 +456,8 @@ pub async fn dimension<C: Core>(
 }
 
 pub async fn by_dimensions<C: Core>(core: &C, d: Domain<u8>, dims: &[(usize, usize)]) -> Result<()> {
-    let mut parts = vec![0..d.buffer.len()];
+    let mut parts = Vec::new();
+    parts.push(0..d.buffer.len());
     for (i, (stride, size)) in dims.iter().enumerate() {
         let part = parts[i].clone();
         parts.push(dimension(core, d, *stride, *size, part, i, false).await?);
