@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use ringwork_isa::{
     Compare, Core, Element, Error, Notify, Rank, ReduceOp, Region, Segment, Span, with_dtype,
 };
-use ringwork_sim::{Machine, Options, SegmentSpec, SimError, StuckOn, Topology};
+use ringwork_sim::{Collective, Machine, Options, SegmentSpec, SimError, StuckOn, Topology, lower_bound};
 
 const KINDS: [&str; 8] = [
     "ring-7",
@@ -449,6 +449,24 @@ fn the_same_run_has_the_same_timeline_and_the_critical_path_spans_it() {
     assert!(path.windows(2).all(|pair| pair[0].2 == pair[1].1), "{path:?}");
 }
 
+#[test]
+fn the_trace_is_the_same_in_every_build() {
+    // Made once; debug and release must both give it.
+    let topology = Topology::preset("fat-tree-4x4").unwrap();
+    let options = Options {
+        trace: true,
+        ..Options::default()
+    };
+    let machine = run_on::<f32, _, _>(&topology, options, 1600, 1600 * 16, true, |core, d| async move {
+        direct_all_reduce(&core, d).await
+    });
+    let page = machine.timeline().chrome_json();
+    assert_eq!(
+        (machine.now_ps(), machine.timeline().hash(), page.len()),
+        (2_240_000, 4_802_424_402_815_785_787, 90_689)
+    );
+}
+
 fn any_topology() -> impl Strategy<Value = String> {
     let network = prop_oneof![
         (2u32..9).prop_map(|n| format!("kind: ring, size: {n}")),
@@ -469,7 +487,7 @@ fn run_algorithm(
     latency_ns: u64,
     bytes: usize,
     algorithm: usize,
-) -> (Machine, usize) {
+) -> (Machine, Topology) {
     let rate = 1_000_000_000_000 / picos_per_byte;
     let network = network.replace("20 GB/s", &format!("{} B/s", rate * 2));
     let topology = topology(&format!(
@@ -495,7 +513,7 @@ fn run_algorithm(
             }
         },
     );
-    (machine, n)
+    (machine, topology)
 }
 
 proptest! {
@@ -519,13 +537,17 @@ proptest! {
 
     #[test]
     fn no_link_is_busy_longer_than_the_run_and_no_byte_is_lost(network in any_topology(), latency in 0u64..500, bytes in 1usize..3000, algorithm in 0usize..3) {
-        let (machine, n) = run_algorithm(&network, 100, latency, bytes, algorithm);
+        let (machine, topology) = run_algorithm(&network, 100, latency, bytes, algorithm);
         for load in machine.loads() {
             prop_assert!(load.busy_ps <= machine.now_ps(), "{:?}", load);
         }
+        let op = if algorithm == 2 { Collective::AllToAll } else { Collective::AllReduce };
+        let vector = bytes as u64 * u64::from(topology.ranks());
+        let bound = lower_bound(op, &topology, topology.ranks(), vector);
+        prop_assert_eq!(bound.check(machine.now_ps(), topology.ranks()), Ok(()), "{} on {}", op, network);
         if network.contains("full") {
             // One hop each: what the links carried is what the algorithm moves.
-            let n = n as u64;
+            let n = u64::from(topology.ranks());
             let moved = match algorithm { 2 => n * (n - 1), _ => 2 * n * (n - 1) };
             prop_assert_eq!(machine.bytes_carried(), moved * bytes as u64);
         }
