@@ -119,10 +119,15 @@ impl SteppedCore {
         SteppedCore { engine, id, device }
     }
 
-    async fn step(&self, at: &'static Location<'static>, instruction: Instruction) -> Result<Answer> {
-        // Issued before the first suspension, so that a waiting kernel does not carry its instruction.
+    /// Issues an instruction now; what is awaited is only its answer, so that a waiting kernel does not
+    /// carry its instruction with it. Call it where it is awaited.
+    fn step(
+        &self,
+        at: &'static Location<'static>,
+        instruction: Instruction,
+    ) -> impl Future<Output = Result<Answer>> {
         self.engine.issue(self.id, instruction, at);
-        poll_fn(|_| self.engine.answer(self.id)).await
+        poll_fn(|_| self.engine.answer(self.id))
     }
 
     async fn vector<T: Element>(
@@ -138,12 +143,12 @@ impl SteppedCore {
         self.step(at, vector).await?;
         Ok(tile)
     }
+}
 
-    async fn value(&self, at: &'static Location<'static>, instruction: Instruction) -> Result<i32> {
-        match self.step(at, instruction).await? {
-            Answer::Value(value) => Ok(value),
-            other => Err(unexpected(at, &other)),
-        }
+fn value(at: &'static Location<'static>, answer: &Answer) -> Result<i32> {
+    match answer {
+        Answer::Value(value) => Ok(*value),
+        other => Err(unexpected(at, other)),
     }
 }
 
@@ -276,18 +281,20 @@ impl Core for SteppedCore {
 
     #[track_caller]
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
-        self.value(
-            Location::caller(),
-            Instruction::Wait {
+        let at = Location::caller();
+        async move {
+            let wait = Instruction::Wait {
                 signal,
                 compare,
                 operand,
-            },
-        )
+            };
+            value(at, &self.step(at, wait).await?)
+        }
     }
 
     #[track_caller]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        self.value(Location::caller(), Instruction::Peek { signal })
+        let at = Location::caller();
+        async move { value(at, &self.step(at, Instruction::Peek { signal }).await?) }
     }
 }
