@@ -36,6 +36,7 @@ mod memory;
 mod signals;
 mod state;
 mod trace;
+mod transfer;
 
 pub use error::{SimError, Stuck, StuckOn};
 pub use memory::SegmentSpec;
