@@ -93,7 +93,8 @@ impl Library {
     }
 
     /// Whether its ranks give up the core while they wait, when told to. One that does not needs a time
-    /// slice of the scheduler per message as soon as there are more ranks than cores.
+    /// slice of the scheduler per message as soon as there are more ranks than cores. MPICH and oneCCL have
+    /// settings for it (`MPIR_CVAR_POLLS_BEFORE_YIELD`, `CCL_YIELD`) that made no difference when tried.
     pub(crate) fn yields(self) -> bool {
         matches!(self, Library::OpenMpi4 | Library::OpenMpi5 | Library::IntelMpi)
     }

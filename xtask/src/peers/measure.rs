@@ -76,7 +76,7 @@ impl Field {
         ranks as usize > self.cores && !peer.library.yields() && !self.named
     }
 
-    /// What `runner` does at its turn. It appends to `out`, or prints.
+    /// What a runner does at its turn, if there is something to do. It appends to `out`.
     fn job(&self, turn: Turn, scratch: &Path, out: &Path) -> Option<Job> {
         let modes: Vec<Mode> = turn
             .op
@@ -91,11 +91,7 @@ impl Field {
         let peer = match &self.runners[turn.runner].who {
             Who::Us(program) => {
                 return Some(ringwork::bench(
-                    program,
-                    turn.op,
-                    turn.ranks,
-                    &modes,
-                    self.plan.sizes,
+                    program, turn.op, turn.ranks, &modes, &self.plan, out,
                 ));
             }
             Who::Peer(peer) => *peer,
@@ -172,15 +168,15 @@ impl Field {
                 );
             }
             let runner = &self.runners[turn.runner];
-            match self.take(turn) {
-                Ok((lines, took)) => {
-                    print!(" {} {:.1}s", runner.name(), took.as_secs_f64());
-                    for line in lines {
-                        keep(format!("{line},{},{}", turn.round, runner.version))?;
-                    }
-                }
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(error) => print!("\n  {} failed: {error}\n ", runner.name()),
+            let taken = self.take(turn)?;
+            print!(" {} {:.1}s", runner.name(), taken.took.as_secs_f64());
+            for line in taken.lines {
+                keep(format!("{line},{},{}", turn.round, runner.version))?;
+            }
+            match taken.failure {
+                Some(Error::Interrupted) => return Err(Error::Interrupted),
+                Some(error) => print!("\n  {} failed: {error}\n ", runner.name()),
+                None => {}
             }
             let _ = std::io::stdout().flush();
         }
@@ -188,27 +184,46 @@ impl Field {
         Ok(())
     }
 
-    /// One turn: its lines in our columns, and how long it took.
-    fn take(&self, turn: Turn) -> Result<(Vec<String>, Duration)> {
+    /// One turn. Lines that a benchmark wrote before it failed are as good as any.
+    fn take(&self, turn: Turn) -> Result<Taken> {
         let scratch = Scratch::new()?;
         let out = scratch.path().join("lines");
         let Some(job) = self.job(turn, scratch.path(), &out) else {
-            return Ok((Vec::new(), Duration::ZERO));
+            return Ok(Taken::default());
         };
         let started = Instant::now();
-        let printed = job.run(
+        let ended = job.run(
             scratch.path(),
             self.priority.resolve(turn.ranks, self.cores),
             self.limit,
-        )?;
+        );
         let took = started.elapsed();
         let text = if out.exists() {
             fs::read_to_string(&out).map_err(Error::file(&out))?
         } else {
-            printed
+            String::new()
         };
         let lines = sample::in_our_columns(&text, &self.runners[turn.runner].name());
-        sample::parse(&format!("{COLUMNS}\n{}", lines.join("\n")))?;
-        Ok((lines, took))
+        let understood = sample::parse(&format!("{COLUMNS}\n{}", lines.join("\n")));
+        Ok(match understood {
+            Ok(_) => Taken {
+                lines,
+                took,
+                failure: ended.err(),
+            },
+            Err(failure) => Taken {
+                lines: Vec::new(),
+                took,
+                failure: Some(failure),
+            },
+        })
     }
+}
+
+/// What one turn brought.
+#[derive(Debug, Default)]
+struct Taken {
+    lines: Vec<String>,
+    took: Duration,
+    failure: Option<Error>,
 }

@@ -118,12 +118,11 @@ fn prepare(arguments: &PeersArguments, dir: &Path) -> Result<Vec<Runner>> {
 }
 
 fn our_runner(arguments: &PeersArguments, scratch: &Path) -> Result<Runner> {
-    let program = match &arguments.ringwork {
-        Some(program) => program.clone(),
-        None => ringwork::build(scratch)?,
+    let (program, version) = match &arguments.ringwork {
+        Some(given) => (given.clone(), ringwork::version_of(given, scratch)),
+        None => (ringwork::build(scratch)?, ringwork::version_here(scratch)),
     };
     ringwork::can_bench(&program, scratch)?;
-    let version = ringwork::version(scratch);
     println!("ringwork: {version}");
     Ok(Runner {
         who: Who::Us(program),
