@@ -24,7 +24,7 @@ pub(crate) struct RunArguments {
     /// The chips: 0-3 or 0,2,5
     #[arg(short, long)]
     devices: Option<DeviceList>,
-    /// How it reduces: onephase, twophase (unless said otherwise), ring, bidirectional-ring
+    /// How it reduces: packet, onephase, twophase (unless said otherwise), ring, bidirectional-ring
     #[arg(long)]
     algo: Option<Algorithm>,
     /// Elements per rank

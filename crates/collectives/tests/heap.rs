@@ -2,6 +2,8 @@
 //!
 //! The matrix of sizes, types and schedules is checked elsewhere; here it is the unsafe code underneath,
 //! and that everything it does is ordered by signals: Miri reports what is not as a data race.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::cast_possible_truncation, reason = "patterns are small numbers")]
 
 use ringwork_collectives::{
     Algorithm, Team, all_gather, all_reduce, all_to_all, barrier, broadcast, reduce, reduce_scatter,

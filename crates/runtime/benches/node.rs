@@ -3,6 +3,8 @@
 //! ```text
 //! cargo bench -p ringwork-runtime --bench node
 //! ```
+#![allow(clippy::print_stdout, reason = "a benchmark prints")]
+
 extern crate ringwork_native as ringwork;
 
 use ringwork_isa::{Core, Device, Result};
@@ -18,7 +20,12 @@ async fn nothing<C: Core>(_core: &C) -> Result<()> {
 fn percentiles(name: &str, mut times: Vec<Duration>) {
     times.sort_unstable();
     let at = |part: usize| times[(times.len() - 1) * part / 100].as_secs_f64() * 1e6;
-    println!("{name:<44} p10 {:>9.1} us   p50 {:>9.1} us   p99 {:>9.1} us", at(10), at(50), at(99));
+    println!(
+        "{name:<44} p10 {:>9.1} us   p50 {:>9.1} us   p99 {:>9.1} us",
+        at(10),
+        at(50),
+        at(99)
+    );
 }
 
 fn bring_up(chips: u32) {
@@ -63,7 +70,11 @@ fn throughput(chips: u32) {
     })
     .expect("run");
     let rate = f64::from(tasks) / start.elapsed().as_secs_f64();
-    println!("{:<44} {:>9.0} tasks/s", format!("empty tasks to {chips} chips, as fast as they go"), rate);
+    println!(
+        "{:<44} {:>9.0} tasks/s",
+        format!("empty tasks to {chips} chips, as fast as they go"),
+        rate
+    );
 }
 
 fn main() {

@@ -125,12 +125,7 @@ impl Communicator {
         self.abort("shrinking");
         let nonce = self.home.layout().nonce;
         let number = Segment(self.fresh_segment().saturating_add(1 << 16));
-        let make = |size| {
-            Ok(Attached::create(
-                "a communicator",
-                layout::plan(number, size).map_err(platform)?,
-            )?)
-        };
+        let make = |size| Attached::create("a communicator", layout::plan(number, size).map_err(platform)?);
         let (survivors, home) = self.attendant.regroup(nonce, &self.members, self.timeout, make)?;
         self.successor(home, &survivors)
     }

@@ -65,10 +65,10 @@ impl Communicator {
         let environment = Environment::read(|name| std::env::var(name).ok())?;
         let attendant = Arc::new(Attendant::start()?);
         let make = || {
-            Ok(Attached::create(
+            Attached::create(
                 "a communicator",
                 layout::plan(Segment(0), environment.size).map_err(platform)?,
-            )?)
+            )
         };
         let Environment {
             rank,
