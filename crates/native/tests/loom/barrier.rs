@@ -71,7 +71,7 @@ fn three_ranks_meet_twice() {
 
 #[test]
 fn three_ranks_meet_three_times() {
-    meets(2, 3, 3, by_parity);
+    meets(1, 3, 3, by_parity);
 }
 
 // Broken on purpose.
