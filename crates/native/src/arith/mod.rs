@@ -246,3 +246,15 @@ pub unsafe fn copy_streaming(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the caller's promises are the same; `best` is available (ARITH-1).
     unsafe { Isa::best().copy_streaming(dst, src, bytes) }
 }
+
+/// Calls `with` with a pointer to values that [`copy`] and [`reduce`] may read at every level.
+///
+/// At [`Isa::Plain`] they read by atomic loads, which need memory that may be written: there it is a copy.
+pub(crate) fn readable<T: Copy, R>(values: &[T], with: impl FnOnce(*const u8) -> R) -> R {
+    if Isa::best() == Isa::Plain {
+        let mut copy = values.to_vec();
+        with(copy.as_mut_ptr().cast_const().cast())
+    } else {
+        with(values.as_ptr().cast())
+    }
+}

@@ -220,8 +220,10 @@ impl NativeCore {
         self.say(Doing::Store, at);
         check_length("the tile", tile.values().len() as u64, dst.len, at)?;
         let to = self.resolve(&dst, true, at)?;
-        // SAFETY: resolved as in `copy_now`; the tile is private and as long.
-        unsafe { arith::copy(to, tile.values().as_ptr().cast(), span_bytes(&dst)) };
+        arith::readable(tile.values(), |from| {
+            // SAFETY: resolved as in `copy_now`; the tile is private and as long.
+            unsafe { arith::copy(to, from, span_bytes(&dst)) }
+        });
         Ok(())
     }
 
