@@ -24,7 +24,7 @@ pub(crate) struct RunArguments {
     /// The chips: 0-3 or 0,2,5
     #[arg(short, long)]
     devices: Option<DeviceList>,
-    /// How it reduces: packet, onephase, twophase (unless said otherwise), ring, bidirectional-ring
+    /// How it reduces: onephase, twophase (unless said otherwise), ring, bidirectional-ring
     #[arg(long)]
     algo: Option<Algorithm>,
     /// Elements per rank
@@ -84,6 +84,11 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
             "`{}` has one way to do it; leave --algo out",
             example.name
         ));
+    }
+    if arguments.algo == Some(Algorithm::Packet) {
+        return refuse(
+            "packets are what a communicator uses; for an example use onephase, twophase, ring or bidirectional-ring",
+        );
     }
     if let Some(max) = example.max_devices.filter(|max| *max < devices.len()) {
         let unused: Vec<_> = devices.drain(max..).map(|device| device.to_string()).collect();

@@ -81,6 +81,7 @@ fn bad_device_lists_are_refused_with_what_is_wrong() {
 #[test]
 fn other_bad_arguments_are_refused_with_what_would_do() {
     refused("run allreduce --algo rign", "did you mean `ring`?");
+    refused("run allreduce --algo packet", "for an example use onephase");
     refused(
         "run allgather --algo ring",
         "`allgather` has one way to do it; leave --algo out",
