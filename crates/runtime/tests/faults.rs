@@ -398,24 +398,25 @@ fn takes_no_mail(_: &mut Rng) {
         .unwrap();
 }
 
-fn usable_after_an_error(_: &mut Rng) {
+fn usable_after_an_error(rng: &mut Rng) {
     let devices = [0, 1, 2].map(Device);
-    let node = Node::builder()
-        .devices(0..3)
-        .domain(spec(&devices, 64))
-        .launch()
-        .unwrap();
+    let builder = Node::builder().devices(0..3).domain(spec(&devices, 3000));
+    let node = builder.launch().unwrap();
     let tp = node.domain("tp").unwrap();
-    let (meet, reducers) = (tp.barrier("meet").unwrap(), Reducers::on(&node, &tp, 64).unwrap());
-    for bad in [0, 2, 1u32] {
-        let error = node
-            .run(|orch| orch.group(devices, |_| Ok(refuse_on::task(&meet, bad))))
-            .unwrap_err();
-        let text = error.to_string();
-        assert!(
-            text.starts_with(&format!("node, chip {bad}, kernel `refuse_on`: ")),
-            "{text}"
-        );
+    let (meet, reducers) = (
+        tp.barrier("meet").unwrap(),
+        Reducers::on(&node, &tp, 3000).unwrap(),
+    );
+    for bad in [0, 2, 1u32].repeat(10) {
+        // All-reduces are queued behind the kernel that fails: they must neither hide it nor be harmed by it.
+        let behind = Algorithm::ALL[rng.below(Algorithm::ALL.len())];
+        let error = node.run(|orch| {
+            orch.group(devices, |_| Ok(refuse_on::task(&meet, bad)))?;
+            (0..3).try_for_each(|_| reducers.submit(orch, behind))
+        });
+        let text = error.unwrap_err().to_string();
+        let wanted = format!("node, chip {bad}, kernel `refuse_on`: ");
+        assert!(text.starts_with(&wanted), "{text}");
         for algorithm in Algorithm::ALL {
             reducers.reduce(&node, algorithm, 3).unwrap();
             assert!(reducers.verified().unwrap());
