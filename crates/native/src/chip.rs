@@ -11,9 +11,9 @@ use crate::core::{NativeCore, Waiting};
 use crate::error::{Error, Result};
 use crate::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request, VERSION, capped};
 use crate::registry;
-use crate::segment::{Attached, Layout};
+use crate::segment::{Alarm, Attached, Layout};
 use crate::wire::{Handover, Hello, Report, Wire, decode, encode};
-use ringwork_isa::{Arg, Device, KernelId, Site};
+use ringwork_isa::{Arg, Core, Device, KernelId, Site};
 use rustix::process::Signal;
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -154,7 +154,26 @@ impl Chip {
         }
     }
 
+    /// Runs a task. If it fails, the domains it uses are given up before anything else is begun: its partners
+    /// must not meet this chip again before they know.
     fn run(&self, kernel: &KernelId, args: &[Arg]) -> std::result::Result<(), Failure> {
+        if let Some(Alarm { dead, reason }) = self.core.domains(args).find_map(Attached::alarm) {
+            let why = match dead {
+                Some(rank) => format!("rank {rank} died ({reason})"),
+                None => format!("aborted because {reason}"),
+            };
+            return Err(Failure::NotBegun { dead, why });
+        }
+        let outcome = self.run_kernel(kernel, args);
+        if let Err(failure) = &outcome {
+            let reason = format!("chip {}, kernel `{kernel}` failed: {failure}", self.core.device());
+            let alarm = Alarm { dead: None, reason };
+            self.core.domains(args).for_each(|domain| domain.raise(&alarm));
+        }
+        outcome
+    }
+
+    fn run_kernel(&self, kernel: &KernelId, args: &[Arg]) -> std::result::Result<(), Failure> {
         let entry = registry::find(kernel)?;
         let ended = std::panic::catch_unwind(AssertUnwindSafe(|| (entry.run)(&self.core, args)));
         ended

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::memory::{Memory, PAGE_BYTES, create_sealed};
 use crate::registry::UnknownKernel;
 use crate::segment::Layout;
-use ringwork_isa::{Arg, KernelId, Segment, Site, signature_hash};
+use ringwork_isa::{Arg, KernelId, Rank, Segment, Site, signature_hash};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -59,6 +59,14 @@ pub enum Failure {
         message: String,
         /// Where.
         site: Site,
+    },
+    /// It was not begun: a domain that it uses was given up before.
+    #[error("not begun: {why}")]
+    NotBegun {
+        /// The member whose death that was.
+        dead: Option<Rank>,
+        /// Why.
+        why: String,
     },
     /// The chip does not know it.
     #[error("{0}")]

@@ -44,7 +44,8 @@ pub struct Layout {
 pub const MAX_SIGNALS: u32 = 1 << 16;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGWORK");
-const LAYOUT: u64 = signature_hash("magic layout nonce segment ranks signals stride alarm reason; v1");
+const LAYOUT: u64 =
+    signature_hash("magic layout nonce segment ranks signals stride alarm reason generation; v2");
 
 /// Offsets of the words in page 0.
 mod at {
@@ -58,6 +59,7 @@ mod at {
     pub(super) const ALARM: u64 = 128;
     pub(super) const ALARM_RANK: u64 = 136;
     pub(super) const REASON_LEN: u64 = 144;
+    pub(super) const GENERATION: u64 = 152;
     pub(super) const REASON: u64 = 256;
 }
 const REASON_LEN: usize = 4096 - 256;
@@ -437,11 +439,18 @@ impl Attached {
         })
     }
 
+    /// How often it was reset: what tells counts of signals from those before.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.header_word(at::GENERATION).load(Ordering::Relaxed)
+    }
+
     /// Back to a fresh domain: signals at zero, no alarm; data stays. Only while no task uses it.
     pub fn reset(&self) {
         for cell in self.cells() {
             cell.reset();
         }
+        self.header_word(at::GENERATION).fetch_add(1, Ordering::SeqCst);
         self.header_word(at::ALARM).store(QUIET, Ordering::SeqCst);
     }
 

@@ -173,7 +173,8 @@ impl Cause {
         use ringwork_isa::Error::{Aborted, PeerDied};
         matches!(
             self,
-            Cause::Kernel(Failure::Returned(PeerDied { .. } | Aborted { .. })) | Cause::NotBegun { .. }
+            Cause::Kernel(Failure::Returned(PeerDied { .. } | Aborted { .. }) | Failure::NotBegun { .. })
+                | Cause::NotBegun { .. }
         )
     }
 }

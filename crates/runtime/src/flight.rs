@@ -323,8 +323,10 @@ impl State {
 
     /// The chip whose death a task heard of.
     fn dead_partner(&self, flight: &Flight, cause: &Cause) -> Option<usize> {
-        let Cause::Kernel(Failure::Returned(ringwork_isa::Error::PeerDied { rank, .. })) = cause else {
-            return None;
+        let rank = match cause {
+            Cause::Kernel(Failure::Returned(ringwork_isa::Error::PeerDied { rank, .. })) => *rank,
+            Cause::Kernel(Failure::NotBegun { dead, .. }) => (*dead)?,
+            _ => return None,
         };
         let domains = flight
             .segments

@@ -12,8 +12,8 @@ use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached};
 use lent::Lent;
 use ringwork_isa::{
-    CanRead, CanWrite, Compare, Core, Device, Element, Error, Fingerprint, MAX_RANKS, Notify, Rank, ReduceOp,
-    Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
+    Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, Fingerprint, MAX_RANKS, Notify, Rank,
+    ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
 };
 use std::future::Future;
 use std::panic::Location;
@@ -119,6 +119,12 @@ impl NativeCore {
         if let Some(activity) = &self.activity {
             activity.say(doing, at);
         }
+    }
+
+    /// The domains that a task with these arguments uses.
+    pub(crate) fn domains<'a>(&'a self, args: &'a [Arg]) -> impl Iterator<Item = &'a Attached> {
+        let segments = args.iter().filter_map(|arg| self.segment(arg.segment()?));
+        segments.filter(|segment| segment.layout().ranks > 0)
     }
 
     fn segment(&self, id: Segment) -> Option<&Attached> {

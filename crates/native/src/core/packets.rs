@@ -8,13 +8,16 @@
 //!   before it.
 //! - **PACK-2 (whose).** The trailer's high half tells calls apart, so that ranks that disagree about a call
 //!   find out from the first packet.
+//! - **PACK-3 (when).** The low half is the epoch, moved by the number of times that the domain was reset: epochs
+//!   begin again then, and packets of old ones are still there.
 
 use super::{At, NativeCore, dst_len, span_bytes};
 use crate::arith;
 use crate::cell::Looking;
+use crate::segment::Attached;
 use ringwork_isa::{
     Compare, Element, Error, MAX_RANKS, PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, Rank, ReduceOp, Result,
-    Shared, Signal, Span, packets_for,
+    Segment, Shared, Signal, Span, packets_for,
 };
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,13 +80,15 @@ fn words(bytes: usize) -> usize {
 }
 
 impl NativeCore {
-    fn flag(&self, epoch: i32) -> Flag {
+    fn flag(&self, domain: Segment, epoch: i32) -> Flag {
         let call = self
             .call
             .get()
             .map_or(0, |(_, [head, count])| head.rotate_left(17) ^ count);
         let mixed = call.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Flag(mixed & !u64::from(u32::MAX) | u64::from(epoch.cast_unsigned()))
+        let generation = self.segment(domain).map_or(0, Attached::generation);
+        let when = u64::from(epoch.cast_unsigned()).wrapping_add(generation.wrapping_mul(0x9e37_79b9));
+        Flag(mixed & !u64::from(u32::MAX) | when & u64::from(u32::MAX))
     }
 
     fn lines(&self, packets: &Shared<i64>, like: &Span, writing: bool, at: At) -> Result<Lines> {
@@ -98,7 +103,7 @@ impl NativeCore {
     pub(super) fn put_packets_now(&self, packets: &Shared<i64>, src: Span, epoch: i32, at: At) -> Result<()> {
         let from = self.resolve(&src, false, at)?;
         let lines = self.lines(packets, &src, true, at)?;
-        let (flag, bytes) = (self.flag(epoch), span_bytes(&src));
+        let (flag, bytes) = (self.flag(packets.span().segment, epoch), span_bytes(&src));
         for index in 0..lines.count {
             lines.at(index).claim();
         }
@@ -192,7 +197,7 @@ impl NativeCore {
         epoch: i32,
         at: At,
     ) -> Result<()> {
-        let flag = self.flag(epoch);
+        let flag = self.flag(raised.segment(), epoch);
         // The last line is written last: once it is there, all are, and their fetches overlap.
         if lines.count > 1 {
             self.await_line(lines.at(lines.count - 1), flag, raised, epoch, at)?;

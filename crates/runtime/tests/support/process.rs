@@ -72,6 +72,11 @@ pub fn cpu_ticks(pid: u32) -> u64 {
     ticks(11) + ticks(12)
 }
 
+/// Whether a process is stopped.
+pub fn is_stopped(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| fields[0] == "T")
+}
+
 /// How many descriptors this process has open.
 pub fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("/proc").count()

@@ -98,7 +98,11 @@ fn judge(error: &Error, victim: Device, rank: usize) {
                     Cause::Kernel(Failure::Returned(KernelError::PeerDied {
                         rank: dead, cause, ..
                     })) => *device != victim && dead.0 as usize == rank && cause == KILLED,
-                    // What was queued behind on the dead chip.
+                    // What was queued behind it, there and here.
+                    Cause::Kernel(Failure::NotBegun {
+                        dead: Some(dead),
+                        why,
+                    }) => *device != victim && dead.0 as usize == rank && why.contains(KILLED),
                     Cause::NotBegun { .. } => *device == victim,
                     _ => false,
                 };

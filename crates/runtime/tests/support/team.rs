@@ -1,15 +1,33 @@
 //! All-reduces over some chips of a node, with their golden result.
 
 use super::rng::Rng;
-use ringwork_collectives::{Algorithm, Team, kernels};
-use ringwork_isa::ReduceOp;
-use ringwork_runtime::{Buffer, Device, DomainSpec, Node, Result, SignalRow, Tensor};
+use ringwork_collectives::{Algorithm, Team};
+use ringwork_isa::{Barrier, Core, In, Out, ReduceOp, Shared, Signals};
+use ringwork_macros::kernel;
+use ringwork_runtime::{Buffer, Device, DomainSpec, Node, Orchestrator, Result, SignalRow, Tensor};
+
+/// An all-reduce of any algorithm, packets included.
+#[kernel]
+pub async fn all_reduce<C: Core>(
+    core: &C,
+    x: In<f32>,
+    y: Out<f32>,
+    scratch: Shared<f32>,
+    packets: Shared<i64>,
+    meet: Barrier,
+    steps: Signals,
+    algorithm: Algorithm,
+) -> ringwork_isa::Result<()> {
+    let team = Team::new(scratch, meet, steps)?.with_packets(packets)?;
+    ringwork_collectives::all_reduce(core, team, x, y, ReduceOp::Sum, algorithm).await
+}
 
 /// Chips of a node with everything that an all-reduce needs.
 #[derive(Debug)]
 pub struct Reducers {
     pub members: Vec<Device>,
     scratch: Buffer<f32>,
+    packets: Buffer<i64>,
     meet: SignalRow,
     steps: SignalRow,
     x: Vec<Tensor<f32>>,
@@ -20,6 +38,7 @@ pub struct Reducers {
 pub fn spec(members: &[Device], count: usize) -> DomainSpec {
     DomainSpec::new("tp", members.iter().copied())
         .buffer::<f32>("scratch", 2 * count)
+        .buffer::<i64>("packets", 1024)
         .barrier("meet")
         .signals("steps", Team::<f32>::STEP_CELLS)
 }
@@ -39,10 +58,12 @@ impl Reducers {
             x.push(node.tensor(*member, &values)?);
             y.push(node.zeros::<f32>(*member, count)?);
         }
-        let (scratch, meet, steps) = (tp.buffer("scratch")?, tp.barrier("meet")?, tp.signals("steps")?);
+        let (scratch, packets) = (tp.buffer("scratch")?, tp.buffer("packets")?);
+        let (meet, steps) = (tp.barrier("meet")?, tp.signals("steps")?);
         Ok(Reducers {
             members,
             scratch,
+            packets,
             meet,
             steps,
             x,
@@ -52,31 +73,24 @@ impl Reducers {
 
     /// One run of `rounds` all-reduces, submitted at once.
     pub fn reduce(&self, node: &Node, algorithm: Algorithm, rounds: usize) -> Result<()> {
-        node.run(|orch| {
-            for _ in 0..rounds {
-                orch.group(self.members.iter().copied(), |chip| {
-                    let rank = self.rank_of(chip);
-                    let (x, y) = (&self.x[rank], &self.y[rank]);
-                    let (scratch, meet, steps) = (&self.scratch, &self.meet, &self.steps);
-                    Ok(kernels::all_reduce::task(
-                        x,
-                        y,
-                        scratch,
-                        meet,
-                        steps,
-                        ReduceOp::Sum,
-                        algorithm,
-                    ))
-                })?;
-            }
-            Ok(())
+        node.run(|orch| (0..rounds).try_for_each(|_| self.submit(orch, algorithm)))
+    }
+
+    /// Submits one all-reduce.
+    pub fn submit(&self, orch: &mut Orchestrator<'_>, algorithm: Algorithm) -> Result<()> {
+        orch.group(self.members.iter().copied(), |chip| {
+            let rank = self.rank_of(chip);
+            let (x, y) = (&self.x[rank], &self.y[rank]);
+            let (scratch, packets) = (&self.scratch, &self.packets);
+            let (meet, steps) = (&self.meet, &self.steps);
+            Ok(all_reduce::task(x, y, scratch, packets, meet, steps, algorithm))
         })
     }
 
     /// All-reduces until something goes wrong.
     pub fn reduce_forever(&self, node: &Node, rng: &mut Rng) -> ringwork_runtime::Error {
         loop {
-            let algorithm = Algorithm::ALL[rng.below(4)];
+            let algorithm = Algorithm::ALL[rng.below(Algorithm::ALL.len())];
             if let Err(error) = self.reduce(node, algorithm, 1 + rng.below(4)) {
                 return error;
             }
