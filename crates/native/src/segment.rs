@@ -13,8 +13,9 @@
 //! - **SEG-1 (checked).** A process attaches only if every header field is what it was told to expect.
 //! - **SEG-2 (fresh).** A segment is zeroed and its header complete before any other process can reach it.
 //! - **SEG-3 (data is data).** Regions resolve to buffer bytes only, signals to cell bytes only.
-//! - **SEG-4 (one alarm).** The alarm goes from quiet to raised once; whoever raises it claims it first,
-//!   writes the reason, then publishes, then rouses every cell. It is cleared only while no task runs.
+//! - **SEG-4 (one alarm).** The alarm goes from quiet to raised once, in one step that also says who died, so
+//!   that nobody can be killed half way and leave it stuck. The reason follows; readers wait for it briefly.
+//!   Whoever raises, first or not, rouses every cell afterwards. It is cleared only while no task runs.
 
 use crate::cell::Cell;
 use crate::error::{Error, Result};
@@ -43,7 +44,7 @@ pub struct Layout {
 pub const MAX_SIGNALS: u32 = 1 << 16;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGWORK");
-const LAYOUT: u64 = signature_hash("magic layout nonce segment ranks signals stride alarm reason; v1");
+const LAYOUT: u64 = signature_hash("magic layout nonce segment ranks signals stride alarm reason; v2");
 
 /// Offsets of the words in page 0.
 mod at {
@@ -55,15 +56,17 @@ mod at {
     pub(super) const SIGNALS: u64 = 40;
     pub(super) const STRIDE: u64 = 48;
     pub(super) const ALARM: u64 = 128;
-    pub(super) const ALARM_RANK: u64 = 136;
+    /// Bytes of the reason, plus one; 0 while it is not there yet.
     pub(super) const REASON_LEN: u64 = 144;
     pub(super) const REASON: u64 = 256;
 }
 const REASON_BYTES: u64 = PAGE_BYTES - at::REASON;
 
 const QUIET: u64 = 0;
-const CLAIMED: u64 = 1;
-const RAISED: u64 = 2;
+/// Raised, with the dead rank plus one, or 0 if nobody died, from bit 8 on.
+const RAISED: u64 = 1;
+/// Looks for the reason of an alarm before it is taken for lost, yielding in between.
+const REASON_LOOKS: u32 = 1000;
 
 impl Layout {
     /// The windows of a domain: `signals` cells and `data_bytes` for each rank.
@@ -326,20 +329,21 @@ impl Attached {
     /// Ends every wait in this domain, now and later, with `alarm`. The first alarm stays.
     pub fn raise(&self, alarm: &Alarm) {
         let word = self.header_word(at::ALARM);
-        if word
-            .compare_exchange(QUIET, CLAIMED, Ordering::SeqCst, Ordering::SeqCst)
-            .is_err()
-        {
-            return;
+        let dead = alarm.dead.map_or(0, |rank| u64::from(rank.0) + 1);
+        // SYNC: pairs with the load in `alarmed` (SEG-4).
+        let first = word.compare_exchange(QUIET, RAISED | dead << 8, Ordering::SeqCst, Ordering::SeqCst);
+        if first.is_ok() {
+            let reason = truncated(&alarm.reason, REASON_BYTES as usize);
+            let _ = self.memory.write(at::REASON, reason.as_bytes());
+            // SYNC: publishes the reason; pairs with the load in `alarm` (SEG-4).
+            self.header_word(at::REASON_LEN)
+                .store(reason.len() as u64 + 1, Ordering::SeqCst);
         }
-        let dead = alarm.dead.map_or(u64::MAX, |rank| rank.0.into());
-        self.header_word(at::ALARM_RANK).store(dead, Ordering::Relaxed);
-        let reason = truncated(&alarm.reason, REASON_BYTES as usize);
-        self.header_word(at::REASON_LEN)
-            .store(reason.len() as u64, Ordering::Relaxed);
-        let _ = self.memory.write(at::REASON, reason.as_bytes());
-        // SYNC: publishes the reason; pairs with the load in `alarm` (SEG-4).
-        word.store(RAISED, Ordering::SeqCst);
+        self.rouse();
+    }
+
+    /// Makes whoever waits in this domain look again, at its signal and at its exits.
+    pub fn rouse(&self) {
         for cell in self.cells() {
             cell.rouse();
         }
@@ -350,27 +354,37 @@ impl Attached {
     #[must_use]
     pub fn alarmed(&self) -> bool {
         // SYNC: pairs with the store in `raise` (SEG-4).
-        self.header_word(at::ALARM).load(Ordering::SeqCst) == RAISED
+        self.header_word(at::ALARM).load(Ordering::SeqCst) != QUIET
     }
 
     /// The alarm, if one was raised. What it says is validated, not trusted.
     #[must_use]
     pub fn alarm(&self) -> Option<Alarm> {
-        if !self.alarmed() {
+        let word = self.header_word(at::ALARM).load(Ordering::SeqCst);
+        if word == QUIET {
             return None;
         }
-        let dead = u32::try_from(self.header_word(at::ALARM_RANK).load(Ordering::Relaxed)).ok();
-        let len = self
-            .header_word(at::REASON_LEN)
-            .load(Ordering::Relaxed)
-            .min(REASON_BYTES);
-        let mut reason = vec![0; usize::try_from(len).unwrap_or(0)];
-        let _ = self.memory.read(at::REASON, &mut reason);
-        let reason = String::from_utf8_lossy(&reason).into_owned();
+        let dead = u32::try_from(word >> 8).ok().and_then(|rank| rank.checked_sub(1));
+        let reason = self.reason().unwrap_or_else(|| "no reason was left".into());
         Some(Alarm {
             dead: dead.map(Rank).filter(|rank| rank.0 < self.layout.ranks),
             reason,
         })
+    }
+
+    /// The reason of the alarm. Whoever raised it may be writing it just now, or have died before it could.
+    fn reason(&self) -> Option<String> {
+        let length = || match self.header_word(at::REASON_LEN).load(Ordering::SeqCst) {
+            0 => {
+                std::thread::yield_now();
+                None
+            }
+            length => Some((length - 1).min(REASON_BYTES)),
+        };
+        let length = (0..REASON_LOOKS).find_map(|_| length())?;
+        let mut reason = vec![0; usize::try_from(length).unwrap_or(0)];
+        let _ = self.memory.read(at::REASON, &mut reason);
+        Some(String::from_utf8_lossy(&reason).into_owned())
     }
 
     /// Back to a fresh domain: signals at zero, no alarm; data stays. Only while no task uses it.
@@ -378,6 +392,7 @@ impl Attached {
         for cell in self.cells() {
             cell.reset();
         }
+        self.header_word(at::REASON_LEN).store(0, Ordering::SeqCst);
         self.header_word(at::ALARM).store(QUIET, Ordering::SeqCst);
     }
 
@@ -484,6 +499,20 @@ mod tests {
         assert_eq!(segment.alarm(), Some(first));
         segment.reset();
         assert_eq!(segment.alarm(), None);
+    }
+
+    #[test]
+    fn an_alarm_whose_raiser_died_half_way_still_ends_waits_and_names_the_rank() {
+        let segment = heap();
+        segment
+            .header_word(at::ALARM)
+            .store(RAISED | 2 << 8, Ordering::SeqCst);
+        assert!(segment.alarmed());
+        let alarm = segment.alarm().unwrap();
+        assert_eq!(
+            (alarm.dead, alarm.reason.as_str()),
+            (Some(Rank(1)), "no reason was left")
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! - **PACK-2 (whose).** The trailer's high half tells calls apart, so that ranks that disagree about a call
 //!   find out from the first packet.
 
+use super::lent::Source;
 use super::{At, NativeCore, dst_len, span_bytes};
 use crate::arith;
 use crate::cell::Looking;
@@ -129,6 +130,8 @@ impl NativeCore {
         let (to, from) = (self.resolve(&dst, true, at)?, self.resolve(&mine, false, at)?);
         let (bytes, ranks) = (span_bytes(&dst), packets.ranks().min(MAX_RANKS) as usize);
         super::check_overlap(to, from, bytes, packets.me().0 as usize, at)?;
+        // SAFETY: it was just resolved to `bytes` bytes.
+        let (from, _kept) = unsafe { Source::of(&mine, from, bytes) };
         thread_local! {
             static TAKEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
         }
@@ -139,7 +142,7 @@ impl NativeCore {
             for (index, source) in sources[..ranks].iter_mut().enumerate() {
                 let rank = Rank(u32::try_from(index).unwrap_or(u32::MAX));
                 if rank == packets.me() {
-                    *source = from.cast_const();
+                    *source = from;
                     continue;
                 }
                 let lines = self.lines(&packets.on(rank)?, &dst, false, at)?;
