@@ -175,7 +175,7 @@ impl Communicator {
         let mut mine: Vec<i64> = sends.iter().chain(receives).map(word).collect();
         mine.resize(2 * ranks, -1);
         let mut all = vec![0i64; 2 * ranks * ranks];
-        station.all_gather((&mine[..]).input(), all.output())?;
+        station.all_gather(mine[..].input(), all.output())?;
         drop(station);
         if let Some(problem) = problem {
             return Err(Error::arguments("all_to_all_v", problem));

@@ -134,10 +134,8 @@ impl Communicator {
         let nonce = self.home.layout().nonce;
         let number = Segment(self.fresh_segment().saturating_add(1 << 16));
         let make = |size| {
-            Ok(Attached::create(
-                "a communicator",
-                layout::plan(number, size).map_err(platform)?,
-            )?)
+            let layout = layout::plan(number, size).map_err(platform)?;
+            Attached::create("a communicator", layout)
         };
         loop {
             let (survivors, home) = self.attendant.regroup(nonce, &self.members, self.timeout, make)?;

@@ -94,10 +94,8 @@ impl Communicator {
         let rendezvous = format!("{rendezvous}-{}", JOINED.fetch_add(1, Ordering::Relaxed));
         let attendant = Arc::new(Attendant::start()?);
         let make = || {
-            Ok(Attached::create(
-                "a communicator",
-                layout::plan(Segment(0), size).map_err(platform)?,
-            )?)
+            let layout = layout::plan(Segment(0), size).map_err(platform)?;
+            Attached::create("a communicator", layout)
         };
         let (members, home) = attendant.meet(&rendezvous, rank, size, timeout, make)?;
         attendant.watch(&members)?;

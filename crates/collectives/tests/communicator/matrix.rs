@@ -169,9 +169,9 @@ fn uneven<T: Element>(comm: &Communicator, count: usize) {
     comm.all_to_all_v((&input, &sends), (&mut output, &receives))
         .unwrap();
     let mut rest = &output[..];
-    for from in 0..n {
+    for (from, count) in receives.iter().enumerate() {
         let start: usize = (0..me).map(|to| len(from, to)).sum();
-        let (part, later) = rest.split_at(receives[from]);
+        let (part, later) = rest.split_at(*count);
         assert_bits(part, |i| value(op, from as u32, start + i), "all_to_all_v");
         rest = later;
     }
