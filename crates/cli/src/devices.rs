@@ -25,13 +25,18 @@ impl FromStr for DeviceList {
                 Some((first, last)) => {
                     let (first, last) = (number(first)?, number(last)?);
                     if last < first {
-                        return Err(format!("`{part}` runs backwards"));
+                        return Err(format!("`{part}` runs backwards; write {last}-{first}"));
                     }
                     devices.extend((first..=last).take(MAX_DEVICES + 1));
                 }
             }
             if devices.len() > MAX_DEVICES {
                 return Err(format!("more than {MAX_DEVICES} devices"));
+            }
+        }
+        for (i, device) in devices.iter().enumerate() {
+            if devices[..i].contains(device) {
+                return Err(format!("device {device} is there twice"));
             }
         }
         Ok(DeviceList(devices))
@@ -53,6 +58,7 @@ mod tests {
         assert!(parse("0-4000000000").unwrap_err().contains("more than 64"));
         assert!(parse("a").unwrap_err().contains("`a`"));
         assert!(parse("").is_err());
+        assert_eq!(parse("0-2,1").unwrap_err(), "device 1 is there twice");
     }
 
     proptest! {

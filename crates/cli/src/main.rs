@@ -28,8 +28,12 @@ enum Command {
     /// Run an example and verify its result on every rank
     Run(run::RunArguments),
     /// List the examples
-    Examples,
-    /// Say what this machine offers, and what is missing
+    Examples {
+        /// As one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what this machine offers, and whether anything is missing
     Doctor {
         /// As one JSON object
         #[arg(long)]
@@ -43,8 +47,8 @@ const EXIT_INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
-        Command::Examples => {
-            examples::print_list();
+        Command::Examples { json } => {
+            examples::print_list(json);
             ExitCode::SUCCESS
         }
         Command::Doctor { json } => doctor::run(json),

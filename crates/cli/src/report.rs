@@ -1,7 +1,9 @@
-//! What a run prints: a few lines for people, one object for programs.
+//! What a run says: a few lines for people, one object for programs.
 
-use crate::job::{Check, Job};
-use serde_json::json;
+use crate::examples::Example;
+use crate::job::{Check, Job, Times};
+use serde_json::{Value, json};
+use std::fmt::Write;
 use std::time::Duration;
 
 /// A duration as a person reads it.
@@ -17,10 +19,14 @@ pub(crate) fn duration(time: Duration) -> String {
 
 /// Bytes as a person reads them.
 pub(crate) fn bytes(count: usize) -> String {
+    const KIB: usize = 1 << 10;
+    const MIB: usize = 1 << 20;
+    const GIB: usize = 1 << 30;
     match count {
-        0..1024 => format!("{count} B"),
-        1024..1_048_576 => format!("{:.1} KiB", count as f64 / 1024.0),
-        _ => format!("{:.1} MiB", count as f64 / 1_048_576.0),
+        0..KIB => format!("{count} B"),
+        KIB..MIB => format!("{:.1} KiB", count as f64 / KIB as f64),
+        MIB..GIB => format!("{:.1} MiB", count as f64 / MIB as f64),
+        _ => format!("{:.1} GiB", count as f64 / GIB as f64),
     }
 }
 
@@ -36,19 +42,17 @@ pub(crate) fn verified(checks: &[Check]) -> bool {
 }
 
 /// The result for people.
-pub(crate) fn print_lines(name: &str, shows: &str, job: &Job, checks: &[Check]) {
-    let devices = job
-        .devices
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ");
-    let times = job.times.borrow();
-    println!(
-        "{name}: {shows}, on device{} {devices}",
-        if job.devices.len() == 1 { "" } else { "s" }
+pub(crate) fn lines(example: &Example, job: &Job, checks: &[Check]) -> String {
+    let devices: Vec<_> = job.devices.iter().map(ToString::to_string).collect();
+    let plural = if devices.len() == 1 { "" } else { "s" };
+    let mut text = format!(
+        "{}: {}, on device{plural} {}\n",
+        example.name,
+        (example.describe)(job),
+        devices.join(", ")
     );
     let width = checks.iter().map(|check| check.who.len()).max().unwrap_or(0);
+    let device_width = devices.iter().map(String::len).max().unwrap_or(0);
     for Check {
         device,
         who,
@@ -56,58 +60,176 @@ pub(crate) fn print_lines(name: &str, shows: &str, job: &Job, checks: &[Check]) 
         wrong,
     } in checks
     {
-        match wrong {
-            None => println!("  device {device:<3} {who:<width$}  ok     {values} values as expected"),
-            Some(wrong) => println!("  device {device:<3} {who:<width$}  WRONG  {wrong}"),
-        }
+        let who = if width == 0 {
+            String::new()
+        } else {
+            format!("  {who:<width$}")
+        };
+        let outcome = match wrong {
+            None => format!("ok     {values} values as expected"),
+            Some(wrong) => format!("WRONG  {wrong}"),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  device {device:<device_width$}{who}  {outcome}");
     }
-    let rounds = times.rounds.len();
-    let verdict = if verified(checks) {
-        "verified on every rank"
-    } else {
-        "WRONG RESULT"
+    text + &verdict(checks, &job.times.borrow())
+}
+
+/// The last line: the verdict, and how long it took.
+fn verdict(checks: &[Check], Times { launch, rounds }: &Times) -> String {
+    let ranks = checks.iter().any(|check| check.who.starts_with("rank"));
+    let verdict = match (verified(checks), ranks) {
+        (true, true) => "verified on every rank",
+        (true, false) => "verified on every chip",
+        (false, _) => "WRONG RESULT",
     };
-    let plural = if rounds == 1 { "" } else { "s" };
-    println!(
-        "{verdict}: {rounds} round{plural}, {} each (median); chips up in {}",
-        duration(median(&times.rounds)),
-        duration(times.launch)
-    );
+    let took = match &**rounds {
+        [] => "nothing was run".into(),
+        [only] => format!("1 round in {}", duration(*only)),
+        [_, ..] => {
+            let (least, most) = (rounds.iter().min(), rounds.iter().max());
+            let range = [least, most].map(|time| duration(time.copied().unwrap_or_default()));
+            format!(
+                "{} rounds, {} each (median; {} to {})",
+                rounds.len(),
+                duration(median(rounds)),
+                range[0],
+                range[1]
+            )
+        }
+    };
+    format!("{verdict}: {took}; chips up in {}\n", duration(*launch))
 }
 
 /// The result for programs.
-pub(crate) fn print_json(name: &str, job: &Job, checks: &[Check]) {
+pub(crate) fn json(example: &Example, job: &Job, checks: &[Check]) -> Value {
     let times = job.times.borrow();
-    let checks_json: Vec<_> = checks
-        .iter()
-        .map(
-            |Check {
-                 device,
-                 who,
-                 values,
-                 wrong,
-             }| json!({ "device": device.0, "who": who, "values": values, "wrong": wrong }),
-        )
-        .collect();
-    let micros = |time: Duration| time.as_secs_f64() * 1e6;
-    println!(
-        "{}",
-        json!({
-            "example": name,
-            "platform": "native",
-            "devices": job.devices,
-            "count": job.count,
-            "dtype": job.dtype.name(),
-            "algo": job.algorithm.name(),
-            "rounds": times.rounds.len(),
-            "verified": verified(checks),
-            "checks": checks_json,
-            "launch_us": micros(times.launch),
-            "round_us": {
-                "min": times.rounds.iter().min().copied().map(micros),
-                "median": micros(median(&times.rounds)),
-                "max": times.rounds.iter().max().copied().map(micros),
-            },
-        })
-    );
+    let check =
+        |Check {
+             device,
+             who,
+             values,
+             wrong,
+         }: &Check| { json!({ "device": device.0, "who": who, "values": values, "wrong": wrong }) };
+    let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
+    json!({
+        "example": example.name,
+        "platform": "native",
+        "devices": job.devices,
+        "count": job.count,
+        "dtype": job.dtype.name(),
+        "algo": example.takes_algo.then(|| job.algorithm.name()),
+        "rounds": times.rounds.len(),
+        "verified": verified(checks),
+        "checks": checks.iter().map(check).collect::<Vec<_>>(),
+        "launch_us": micros(times.launch),
+        "round_us": {
+            "min": times.rounds.iter().min().copied().map(micros),
+            "median": micros(median(&times.rounds)),
+            "max": times.rounds.iter().max().copied().map(micros),
+        },
+    })
+}
+
+/// A run that did not come to a result, for programs.
+pub(crate) fn json_error(example: &Example, error: &ringwork::Error) -> Value {
+    json!({ "example": example.name, "platform": "native", "verified": false, "error": error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::examples;
+    use indicatif::ProgressBar;
+    use ringwork::collectives::Algorithm;
+    use ringwork::prelude::*;
+    use std::cell::RefCell;
+
+    fn check(device: u32, who: &str, values: &[f32]) -> Check {
+        Check::compare(Device(device), who, values, |i| i as f32)
+    }
+
+    fn job(devices: &[u32], rounds_us: &[u64]) -> Job {
+        let rounds: Vec<_> = rounds_us.iter().copied().map(Duration::from_micros).collect();
+        Job {
+            devices: devices.to_vec(),
+            count: 3,
+            dtype: Dtype::F32,
+            algorithm: Algorithm::Ring,
+            rounds: 1,
+            bar: ProgressBar::hidden(),
+            times: RefCell::new(Times {
+                launch: Duration::from_millis(4),
+                rounds,
+            }),
+        }
+    }
+
+    fn example(name: &str) -> &'static Example {
+        examples::ALL.iter().find(|example| example.name == name).unwrap()
+    }
+
+    #[test]
+    fn verified_means_that_there_are_checks_and_all_of_them_hold() {
+        let (right, wrong) = (|| check(0, "", &[0.0, 1.0]), || check(1, "", &[0.0, 2.0]));
+        assert!(!verified(&[]), "nothing checked is nothing verified");
+        assert!(verified(&[right()]) && verified(&[right(), right()]));
+        assert!(!verified(&[wrong()]) && !verified(&[right(), wrong()]));
+    }
+
+    #[test]
+    fn the_first_wrong_element_is_named_and_the_verdict_is_plain() {
+        let checks = [
+            check(0, "rank 0", &[0.0, 1.0, 2.0]),
+            check(11, "rank 1", &[0.0, 1.0, 7.0]),
+        ];
+        let text = lines(example("allreduce"), &job(&[0, 11], &[20, 10, 30]), &checks);
+        assert_eq!(
+            text,
+            "allreduce: ring sum of 3 x f32 (12 B) per rank, on devices 0, 11\n  \
+               device 0   rank 0  ok     3 values as expected\n  \
+               device 11  rank 1  WRONG  element 2 is 7, should be 2\n\
+             WRONG RESULT: 3 rounds, 20.0 us each (median; 10.0 us to 30.0 us); chips up in 4.00 ms\n"
+        );
+        assert_eq!(
+            json(example("allreduce"), &job(&[0, 11], &[5]), &checks)["verified"],
+            false
+        );
+    }
+
+    #[test]
+    fn one_chip_and_one_round_are_not_many() {
+        let text = lines(
+            example("vector_add"),
+            &job(&[0], &[20]),
+            &[check(0, "", &[0.0, 1.0, 2.0])],
+        );
+        assert_eq!(
+            text,
+            "vector_add: 3 x f32 (12 B) per chip, on device 0\n  \
+               device 0  ok     3 values as expected\n\
+             verified on every chip: 1 round in 20.0 us; chips up in 4.00 ms\n"
+        );
+    }
+
+    #[test]
+    fn json_says_the_algorithm_only_where_there_is_a_choice() {
+        let checks = [check(0, "", &[0.0])];
+        let choice = |name| json(example(name), &job(&[0], &[5]), &checks)["algo"].clone();
+        assert_eq!(choice("allreduce"), "ring");
+        assert_eq!(choice("broadcast"), Value::Null);
+    }
+
+    #[test]
+    fn units_change_where_a_person_would_change_them() {
+        let of_ns = |ns| duration(Duration::from_nanos(ns));
+        assert_eq!(
+            [9_999, 10_000, 1_000_000, 2_500_000_000].map(of_ns),
+            ["9999 ns", "10.0 us", "1.00 ms", "2.50 s"]
+        );
+        assert_eq!(
+            [1023, 1024, 3 << 20, 5 << 30].map(bytes),
+            ["1023 B", "1.0 KiB", "3.0 MiB", "5.0 GiB"]
+        );
+    }
 }

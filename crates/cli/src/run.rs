@@ -8,6 +8,7 @@ use crate::{EXIT_INTERRUPTED, interrupt, report};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use ringwork::collectives::Algorithm;
+use ringwork::native::memory::available_bytes;
 use ringwork::prelude::Dtype;
 use std::cell::RefCell;
 use std::process::ExitCode;
@@ -23,9 +24,9 @@ pub(crate) struct RunArguments {
     /// The chips: 0-3 or 0,2,5
     #[arg(short, long)]
     devices: Option<DeviceList>,
-    /// How: onephase, twophase, ring, bidirectional-ring
-    #[arg(long, default_value = "twophase")]
-    algo: Algorithm,
+    /// How it reduces: packet, onephase, twophase (unless said otherwise), ring, bidirectional-ring
+    #[arg(long)]
+    algo: Option<Algorithm>,
     /// Elements per rank
     #[arg(long, default_value_t = 256)]
     count: usize,
@@ -62,12 +63,15 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
         );
         return refuse(&format!("there is no example `{}`; {hint}", arguments.name));
     };
-    let devices = arguments
+    let mut devices = arguments
         .devices
         .clone()
         .map_or_else(|| (0..example.default_devices).collect(), |list| list.0);
     if arguments.count > MAX_COUNT {
-        return refuse(&format!("--count {} is more than {MAX_COUNT}", arguments.count));
+        return refuse(&format!(
+            "--count {} is more than {MAX_COUNT}; ask for less",
+            arguments.count
+        ));
     }
     if devices.len() < example.min_devices {
         return refuse(&format!(
@@ -75,11 +79,25 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
             example.name, example.min_devices
         ));
     }
+    if arguments.algo.is_some() && !example.takes_algo {
+        return refuse(&format!(
+            "`{}` has one way to do it; leave --algo out",
+            example.name
+        ));
+    }
+    if let Some(max) = example.max_devices.filter(|max| *max < devices.len()) {
+        let unused: Vec<_> = devices.drain(max..).map(|device| device.to_string()).collect();
+        eprintln!(
+            "note: `{}` uses {max} of these devices; not started: {}",
+            example.name,
+            unused.join(", ")
+        );
+    }
     let job = Job {
         devices,
         count: arguments.count,
         dtype: arguments.dtype,
-        algorithm: arguments.algo,
+        algorithm: arguments.algo.unwrap_or(Algorithm::TwoPhase),
         rounds: arguments.rounds,
         bar: bar(arguments),
         times: RefCell::new(Times::default()),
@@ -89,14 +107,14 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
 }
 
 fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
-    let outcome = (example.run)(job);
+    let outcome = check_memory(example, job).and_then(|()| (example.run)(job));
     job.bar.finish_and_clear();
     match outcome {
         Ok(checks) => {
             if json {
-                report::print_json(example.name, job, &checks);
+                println!("{}", report::json(example, job, &checks));
             } else {
-                report::print_lines(example.name, &(example.describe)(job), job, &checks);
+                print!("{}", report::lines(example, job, &checks));
             }
             if report::verified(&checks) {
                 ExitCode::SUCCESS
@@ -104,15 +122,43 @@ fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
                 ExitCode::FAILURE
             }
         }
-        Err(ringwork::Error::Interrupted) => {
-            eprintln!("interrupted; every chip was ended in order");
-            ExitCode::from(EXIT_INTERRUPTED)
-        }
         Err(error) => {
+            if json {
+                println!("{}", report::json_error(example, &error));
+            }
+            if matches!(error, ringwork::Error::Interrupted) {
+                eprintln!("interrupted; every chip was ended in order");
+                return ExitCode::from(EXIT_INTERRUPTED);
+            }
             eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Refuses what this machine has no memory for, before anything is taken.
+fn check_memory(example: &Example, job: &Job) -> ringwork::Result<()> {
+    let ranks = job.devices.len();
+    let elements = job
+        .count
+        .saturating_mul((example.counts_per_chip)(ranks))
+        .saturating_mul(ranks);
+    let need_bytes = (elements as u64).saturating_mul(job.dtype.bytes() as u64);
+    let have_bytes = available_bytes();
+    if need_bytes <= have_bytes {
+        return Ok(());
+    }
+    let plural = if ranks == 1 { "" } else { "s" };
+    let what = format!(
+        "`{}` with --count {} on {ranks} device{plural}",
+        example.name, job.count
+    );
+    Err(ringwork::native::Error::OutOfMemory {
+        what,
+        need_bytes,
+        have_bytes,
+    }
+    .into())
 }
 
 fn bar(arguments: &RunArguments) -> ProgressBar {

@@ -8,7 +8,6 @@ use crate::{
     CanRead, CanWrite, Compare, Core, Device, Dtype, Element, Error, Notify, PACKET_WORDS, Rank, ReduceOp,
     Region, Result, Shared, Signal, Sources, Span, Tile, pack, packets_for, unpack,
 };
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::panic::Location;
 use std::rc::Rc;
@@ -120,18 +119,15 @@ impl SteppedCore {
         SteppedCore { engine, id, device }
     }
 
+    /// Issues an instruction now; what is awaited is only its answer, so that a waiting kernel does not
+    /// carry its instruction with it. Call it where it is awaited.
     fn step(
         &self,
         at: &'static Location<'static>,
         instruction: Instruction,
     ) -> impl Future<Output = Result<Answer>> {
-        let pending = Cell::new(Some(instruction));
-        poll_fn(move |_| {
-            if let Some(instruction) = pending.take() {
-                self.engine.issue(self.id, instruction, at);
-            }
-            self.engine.answer(self.id)
-        })
+        self.engine.issue(self.id, instruction, at);
+        poll_fn(|_| self.engine.answer(self.id))
     }
 
     async fn vector<T: Element>(
@@ -147,7 +143,10 @@ impl SteppedCore {
         self.step(at, vector).await?;
         Ok(tile)
     }
+}
 
+/// What packets are made of.
+impl SteppedCore {
     /// The bytes of a span; `None` if this engine keeps no data.
     async fn bytes(&self, at: &'static Location<'static>, src: Span) -> Result<Option<Vec<u8>>> {
         match self.step(at, Instruction::Load { src }).await? {
@@ -166,15 +165,12 @@ impl SteppedCore {
         epoch: i32,
     ) -> Result<Option<Vec<u8>>> {
         let lines = packet_lines(packets, like)?;
-        self.value(
-            at,
-            Instruction::Wait {
-                signal: raised,
-                compare: Compare::Ge,
-                operand: epoch,
-            },
-        )
-        .await?;
+        let wait = Instruction::Wait {
+            signal: raised,
+            compare: Compare::Ge,
+            operand: epoch,
+        };
+        value(at, &self.step(at, wait).await?)?;
         let bytes = usize::try_from(like.len)
             .unwrap_or(usize::MAX)
             .saturating_mul(like.dtype.bytes());
@@ -183,12 +179,12 @@ impl SteppedCore {
             .await?
             .map(|lines| unpack(&lines, bytes)))
     }
+}
 
-    async fn value(&self, at: &'static Location<'static>, instruction: Instruction) -> Result<i32> {
-        match self.step(at, instruction).await? {
-            Answer::Value(value) => Ok(value),
-            other => Err(unexpected(at, &other)),
-        }
+fn value(at: &'static Location<'static>, answer: &Answer) -> Result<i32> {
+    match answer {
+        Answer::Value(value) => Ok(*value),
+        other => Err(unexpected(at, other)),
     }
 }
 
@@ -427,18 +423,20 @@ impl Core for SteppedCore {
 
     #[track_caller]
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
-        self.value(
-            Location::caller(),
-            Instruction::Wait {
+        let at = Location::caller();
+        async move {
+            let wait = Instruction::Wait {
                 signal,
                 compare,
                 operand,
-            },
-        )
+            };
+            value(at, &self.step(at, wait).await?)
+        }
     }
 
     #[track_caller]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        self.value(Location::caller(), Instruction::Peek { signal })
+        let at = Location::caller();
+        async move { value(at, &self.step(at, Instruction::Peek { signal }).await?) }
     }
 }

@@ -32,7 +32,11 @@ fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let element = element_generic(&function)?;
     let parameters = parameters(&function)?;
     let module = module(&function, element.as_ref(), &parameters)?;
-    Ok(quote! { #function #module })
+    Ok(quote! {
+        #[allow(clippy::too_many_arguments, reason = "a kernel takes what it needs")]
+        #function
+        #module
+    })
 }
 
 fn check_shape(function: &ItemFn) -> Result<()> {

@@ -17,7 +17,8 @@ use std::sync::atomic::Ordering;
 const COUNT_AT: u64 = 0;
 const NOW_AT: u64 = 8;
 const LINES_AT: u64 = 64;
-const LINE_BYTES: u64 = 128;
+const LINE_LEN: usize = 128;
+const LINE_BYTES: u64 = LINE_LEN as u64;
 const LINE_CAPACITY: u32 = 255;
 
 /// Bytes the area takes.
@@ -104,8 +105,8 @@ impl Activity {
             }
             let text = format!("{}:{}", at.file(), at.line());
             // The end of a path says more than its beginning.
-            let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(LINE_BYTES as usize - 1))..];
-            let mut entry = [0; LINE_BYTES as usize];
+            let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(LINE_LEN - 1))..];
+            let mut entry = [0; LINE_LEN];
             entry[0] = u8::try_from(tail.len()).unwrap_or(0);
             entry[1..=tail.len()].copy_from_slice(tail.as_bytes());
             let _ = self
@@ -137,8 +138,8 @@ pub(crate) fn read_activity(memory: &Memory, base: u64) -> LastSeen {
         .ok()
         .and_then(|i| NAMES.get(i))
         .unwrap_or(&"something unknown");
-    let line = u64::from((now as u32).min(LINE_CAPACITY));
-    let mut entry = [0; LINE_BYTES as usize];
+    let line = (now & u64::from(u32::MAX)).min(LINE_CAPACITY.into());
+    let mut entry = [0; LINE_LEN];
     let _ = memory.read(base + LINES_AT + LINE_BYTES * line, &mut entry);
     let len = usize::from(entry[0]).min(entry.len() - 1);
     let site = String::from_utf8_lossy(&entry[1..=len]).into_owned();

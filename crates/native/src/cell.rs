@@ -12,7 +12,7 @@
 //! - **CELL-3 (every wait ends).** Exits are looked at between saying and sleeping, and whoever raises
 //!   an exit rouses the cell afterwards, so they are noticed under the same rule as CELL-2.
 
-use crate::sync::{AtomicI32, AtomicU32, AtomicU64, Futex, Ordering, store_load_barrier};
+use super::sync::{AtomicI32, AtomicU32, AtomicU64, Futex, Ordering, heavy_barrier, light_barrier};
 use std::time::{Duration, Instant};
 
 /// A counter that can be waited for. All zero is a valid, fresh cell.
@@ -93,15 +93,15 @@ impl Cell {
     #[inline]
     pub fn add(&self, amount: i32) {
         // SYNC: pairs with the acquire in `load` (CELL-1), and with `parked` in `sleep` (CELL-2).
-        self.value.fetch_add(amount, Ordering::SeqCst);
+        self.value.fetch_add(amount, Ordering::AcqRel);
         self.rouse();
     }
 
     /// Stores and wakes whoever waits. Releases (CELL-1). For cells with one writer.
     #[inline]
     pub fn set(&self, value: i32) {
-        // SYNC: pairs with the acquire in `load` (CELL-1), and with `parked` in `sleep` (CELL-2).
-        self.value.swap(value, Ordering::SeqCst);
+        // SYNC: pairs with the acquire in `load` (CELL-1); `rouse` orders it before `parked` (CELL-2).
+        self.value.store(value, Ordering::Release);
         self.rouse();
     }
 
@@ -130,8 +130,10 @@ impl Cell {
     /// Makes every waiter look again, at the value and at its exits.
     #[inline]
     pub fn rouse(&self) {
-        store_load_barrier();
-        if self.parked.load(Ordering::SeqCst) != 0 {
+        // SYNC: what was changed before comes before the look at `parked`, for the sleeper that has passed its
+        // heavy barrier (CELL-2, CELL-3).
+        light_barrier();
+        if self.parked.load(Ordering::Relaxed) != 0 {
             self.futex.unpark_all();
         }
     }
@@ -207,19 +209,21 @@ impl Cell {
         deadline: Option<Instant>,
         look: &dyn Fn() -> Option<Result<i32, Ended<E>>>,
     ) -> Result<i32, Ended<E>> {
-        // SYNC: pairs with the change of `value` before `rouse` (CELL-2).
         self.parked.fetch_add(1, Ordering::SeqCst);
+        // SYNC: pairs with the light barrier in `rouse`. From here on every change is seen by `look`, or its
+        // writer sees `parked` and changes the ticket (CELL-2, CELL-3).
+        let certain = heavy_barrier();
+        let longest = if certain { LONGEST_SLEEP } else { UNCERTAIN_SLEEP };
         let end = loop {
             let ticket = self.futex.ticket();
-            store_load_barrier();
             if let Some(end) = look() {
                 break end;
             }
             let at_most = match deadline {
-                None => LONGEST_SLEEP,
+                None => longest,
                 Some(deadline) => match deadline.checked_duration_since(Instant::now()) {
                     None => break Err(Ended::Deadline),
-                    Some(left) => left.min(LONGEST_SLEEP),
+                    Some(left) => left.min(longest),
                 },
             };
             self.futex.park(ticket, at_most);
@@ -235,6 +239,8 @@ const SPINS_PER_CLOCK: u32 = 32;
 
 /// A sleeper wakes at least this often. Nothing depends on it; it only bounds what a bug of ours costs.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+/// How long it sleeps at most where the kernel cannot make sure that it is woken.
+const UNCERTAIN_SLEEP: Duration = Duration::from_millis(1);
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -241,7 +241,8 @@ impl<R: Ring> Receiver<R> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::memory::{Memory, PAGE_BYTES};
@@ -287,6 +288,10 @@ mod tests {
         yields: 1,
     };
 
+    fn byte(i: usize) -> u8 {
+        u8::try_from(i % 251).unwrap()
+    }
+
     #[test]
     fn messages_longer_than_the_ring_arrive_whole_and_in_order() {
         let ring = Heap::new(64);
@@ -299,13 +304,13 @@ mod tests {
         let sending = lengths.clone();
         let thread = std::thread::spawn(move || {
             for len in sending {
-                let message: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+                let message: Vec<u8> = (0..len).map(byte).collect();
                 sender.send(&message, PATIENCE, || {}).unwrap();
             }
         });
         for len in lengths {
             let message = receiver.recv(PATIENCE, None).unwrap().unwrap();
-            assert!(message.iter().enumerate().all(|(i, b)| *b == (i % 251) as u8));
+            assert!(message.iter().enumerate().all(|(i, b)| *b == byte(i)));
             assert_eq!(message.len(), len);
         }
         thread.join().unwrap();

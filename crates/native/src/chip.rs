@@ -120,7 +120,7 @@ impl Chip {
             core.attach(Arc::new(Attached::open(descriptor(fd)?, layout)?));
         }
         report("report".into())?;
-        let (inbox, outbox) = (mailbox.to_chip("the host"), mailbox.from_chip("the host"));
+        let (inbox, outbox) = (mailbox.to_chip("the host"), mailbox.of_chip("the host"));
         Ok(Chip {
             core,
             inbox: Receiver::new(inbox),

@@ -51,6 +51,17 @@ pub enum Error {
         /// How it ended.
         cause: String,
     },
+    /// A chip is gone.
+    #[error("chip {device} is gone: {cause}")]
+    ChipGone {
+        /// Which.
+        device: Device,
+        /// How it ended.
+        cause: String,
+    },
+    /// The host was interrupted while it waited.
+    #[error("interrupted")]
+    Interrupted,
     /// Nothing happened in time.
     #[error("{what} took longer than {limit_ms} ms")]
     Deadline {

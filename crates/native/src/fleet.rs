@@ -5,18 +5,17 @@
 //! scheduler's.
 
 use crate::activity::LastSeen;
-use crate::cell::{Ended, Patience};
+use crate::bring_up::{BringUp, OnStep, greet};
+use crate::cell::Ended;
 use crate::channel::{Receiver, Sender};
 use crate::core::Waiting;
 use crate::error::{Error, Result};
-use crate::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request, VERSION};
+use crate::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request};
 use crate::segment::Attached;
 use crate::watch::{End, Program, Start, Watch, Watcher, channels};
-use crate::wire::{Handover, Hello, Report, Wire, decode, encode, poll_for};
+use crate::wire::{Handover, Wire, decode, encode};
 use ringwork_isa::{Device, Segment, Task};
-use rustix::event::{PollFd, PollFlags};
 use rustix::process::Signal;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -96,7 +95,7 @@ pub struct Fleet {
     heard: i32,
     /// What has happened and was not yet asked for.
     unread: Vec<Event>,
-    patience: Patience,
+    waiting: Waiting,
     interrupted: Arc<AtomicBool>,
     // Last, so that chips are gone before what they share is unmapped.
     watcher: Watcher,
@@ -105,6 +104,9 @@ pub struct Fleet {
 /// How long chips get to stop when asked, and again when told.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// How often to look whether a chip has made room: taking something strikes no bell.
+const ROOM_LOOK: Duration = Duration::from_millis(1);
+
 impl Fleet {
     /// Starts the chips and waits until every one is ready.
     ///
@@ -112,17 +114,17 @@ impl Fleet {
     ///
     /// # Errors
     /// The first failure: which chip, at which step, in its own words. All others are killed and reaped.
-    pub fn launch(launch: Launch, on_step: &mut dyn FnMut(Device, u32, &str)) -> Result<Fleet> {
+    pub fn launch(launch: Launch, on_step: OnStep<'_>) -> Result<Fleet> {
         let (bell, bell_fd) = Bell::create()?;
         let (wires, theirs) = channels(&launch.devices)?;
         let mut chips = Vec::with_capacity(wires.len());
         for (index, (device, wire)) in launch.devices.iter().zip(wires).enumerate() {
             let nonce = u64::from(std::process::id()) << 32 | index as u64;
             let (mailbox, mailbox_fd) = Mailbox::create(nonce)?;
-            greet(&wire, *device, index, nonce, &launch, (&mailbox_fd, &bell_fd))?;
+            greet(&wire, (*device, index, nonce), &launch, (&mailbox_fd, &bell_fd))?;
             let name = format!("chip {device}");
             let outbox = Sender::new(mailbox.to_chip(&name));
-            let inbox = Receiver::new(mailbox.from_chip(&name));
+            let inbox = Receiver::new(mailbox.of_chip(&name));
             chips.push(Chip {
                 device: *device,
                 wire,
@@ -144,88 +146,19 @@ impl Fleet {
         {
             watcher.watch.listen(&initial.segment, &initial.chips);
         }
-        let patience = launch.waiting.patience;
-        let mut fleet = Fleet {
+        let fleet = Fleet {
             chips,
             bell,
             heard: 0,
             unread: Vec::new(),
-            patience,
+            waiting: launch.waiting,
             interrupted: Arc::default(),
             watcher,
         };
         // On failure the drop of the fleet kills and reaps all.
-        fleet.wait_ready(launch.deadline, on_step)?;
+        let wires = fleet.chips.iter().map(|chip| (chip.device, &chip.wire));
+        BringUp::new(wires, &launch.segments, &fleet.watcher.watch).wait(launch.deadline, on_step)?;
         Ok(fleet)
-    }
-
-    fn wait_ready(&mut self, limit: Duration, on_step: &mut dyn FnMut(Device, u32, &str)) -> Result<()> {
-        let deadline = Instant::now() + limit;
-        let mut steps = vec![String::from("start"); self.chips.len()];
-        let mut pending: Vec<usize> = (0..self.chips.len()).collect();
-        while !pending.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let mut fds: Vec<_> = pending
-                .iter()
-                .map(|&chip| PollFd::new(&self.chips[chip].wire, PollFlags::IN))
-                .collect();
-            if !poll_for(&mut fds, Some(left))? && left.is_zero() {
-                let device = self.chips[pending[0]].device;
-                let cause = format!(
-                    "nothing heard for {} ms; raise the bring-up deadline",
-                    limit.as_millis()
-                );
-                return Err(Error::Bootstrap {
-                    device,
-                    step: steps[pending[0]].clone(),
-                    cause,
-                });
-            }
-            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-            let mut still = Vec::with_capacity(pending.len());
-            for (chip, ready) in pending.into_iter().zip(ready) {
-                if !ready || !self.hear_report(chip, &mut steps[chip], deadline, on_step)? {
-                    still.push(chip);
-                }
-            }
-            pending = still;
-        }
-        Ok(())
-    }
-
-    /// Takes one report of a chip; whether it is ready.
-    fn hear_report(
-        &self,
-        chip: usize,
-        step: &mut String,
-        deadline: Instant,
-        on_step: &mut dyn FnMut(Device, u32, &str),
-    ) -> Result<bool> {
-        let Chip { device, wire, .. } = &self.chips[chip];
-        let failed = |step: &str, cause: String| {
-            Err(Error::Bootstrap {
-                device: *device,
-                step: step.into(),
-                cause,
-            })
-        };
-        match wire.recv(Some(deadline)) {
-            Ok(Some((Report::Ready, _))) => Ok(true),
-            Ok(Some((Report::Step(name), _))) => {
-                *step = name;
-                on_step(*device, self.pid(chip).unwrap_or(0), step);
-                Ok(false)
-            }
-            Ok(Some((Report::Failed { step, message }, _))) => failed(&step, message),
-            Ok(None) => {
-                let end = self.watcher.watch.wait_one(chip, GRACE);
-                failed(
-                    step,
-                    end.map_or_else(|| "it closed its bootstrap channel".into(), |end| end.to_string()),
-                )
-            }
-            Err(error) => failed(step, error.to_string()),
-        }
     }
 
     /// The chips, in order.
@@ -257,32 +190,40 @@ impl Fleet {
     /// raises the domain's alarm.
     ///
     /// # Errors
-    /// If a chip is gone. One that cannot map it says so in an [`Event::NotMapped`].
+    /// If a chip is gone; then nobody has it. One that cannot map it says so in an [`Event::NotMapped`].
     pub fn map(&mut self, segment: &Arc<Attached>, what: &str, chips: &[usize]) -> Result<()> {
         if segment.layout().ranks > 0 {
             self.watcher.watch.listen(segment, chips);
         }
-        for &chip in chips {
-            let handover = Handover {
-                layout: segment.layout(),
-                what: what.into(),
-            };
-            self.chips[chip].wire.send(&handover, segment.fd())?;
-            self.request(
-                chip,
-                &Request::Map {
-                    layout: segment.layout(),
-                },
-            )?;
+        for (i, &chip) in chips.iter().enumerate() {
+            if let Err(error) = self.map_on(segment, what, chip) {
+                self.unmap(segment.layout().segment, &chips[..i]);
+                return Err(error);
+            }
         }
         Ok(())
+    }
+
+    fn map_on(&mut self, segment: &Arc<Attached>, what: &str, chip: usize) -> Result<()> {
+        let handover = Handover::of(segment, what);
+        self.insist(chip, |fleet| {
+            fleet.chips[chip].wire.try_send(&handover, segment.fd())
+        })?;
+        let layout = segment.layout();
+        self.insist(chip, |fleet| fleet.try_request(chip, &Request::Map { layout }))
+    }
+
+    /// Makes the signals of a domain fresh and its alarm quiet, unless a member has ended. Only while no
+    /// task uses it. `chips` are its members.
+    pub fn reset(&self, segment: &Attached, chips: &[usize]) {
+        self.watcher.watch.reset(segment, chips);
     }
 
     /// Makes chips forget a segment, after the tasks sent before.
     pub fn unmap(&mut self, segment: Segment, chips: &[usize]) {
         for &chip in chips {
             // A chip that is gone has forgotten it already.
-            let _ = self.request(chip, &Request::Unmap { segment });
+            let _ = self.insist(chip, |fleet| fleet.try_request(chip, &Request::Unmap { segment }));
         }
     }
 
@@ -302,8 +243,8 @@ impl Fleet {
     fn try_request(&mut self, chip: usize, request: &Request) -> Result<bool> {
         let Chip { device, outbox, .. } = &mut self.chips[chip];
         if let Some(end) = self.watcher.watch.end(chip) {
-            return Err(Error::Gone {
-                who: format!("chip {device}"),
+            return Err(Error::ChipGone {
+                device: *device,
                 cause: end.to_string(),
             });
         }
@@ -311,13 +252,47 @@ impl Fleet {
         Ok(outbox.try_send(&bytes)?)
     }
 
-    /// Sends control, waiting for room. Takes replies meanwhile: the chip may itself be waiting to reply.
-    fn request(&mut self, chip: usize, request: &Request) -> Result<()> {
-        while !self.try_request(chip, request)? {
+    /// Attempts until it succeeds: until the chip has made room. Takes replies meanwhile, since the chip
+    /// may itself be waiting to reply. One that makes neither room nor progress for the limit is ended.
+    fn insist(&mut self, chip: usize, attempt: impl Fn(&mut Fleet) -> Result<bool>) -> Result<()> {
+        let (mut count, mut since) = (self.last_seen(chip).count, Instant::now());
+        loop {
+            match attempt(self) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => return Err(self.because_it_ended(chip, error)),
+            }
+            if self.interrupted() {
+                return Err(Error::Interrupted);
+            }
             self.collect();
-            self.wait(Some(Instant::now() + GRACE));
+            self.wait(Some(Instant::now() + ROOM_LOOK));
+            let seen = self.last_seen(chip).count;
+            if seen != count {
+                (count, since) = (seen, Instant::now());
+            } else if since.elapsed() >= self.waiting.limit {
+                self.kill(chip);
+                let ms = since.elapsed().as_millis();
+                return Err(Error::ChipGone {
+                    device: self.chips[chip].device,
+                    cause: format!("it took nothing from its host for {ms} ms, so it was ended"),
+                });
+            }
         }
-        Ok(())
+    }
+
+    /// What could not be sent to a chip that has just died failed because of that.
+    fn because_it_ended(&self, chip: usize, error: Error) -> Error {
+        if !matches!(error, Error::System { .. }) {
+            return error;
+        }
+        match self.watcher.watch.wait_one(chip, GRACE) {
+            None => error,
+            Some(end) => Error::ChipGone {
+                device: self.chips[chip].device,
+                cause: end.to_string(),
+            },
+        }
     }
 
     /// Everything that has happened since the last call.
@@ -376,7 +351,7 @@ impl Fleet {
         match self
             .bell
             .cell()
-            .wait(self.patience, deadline, |strikes| strikes != heard, exit)
+            .wait(self.waiting.patience, deadline, |strikes| strikes != heard, exit)
         {
             Ok(strikes) => {
                 self.heard = strikes;
@@ -444,40 +419,4 @@ impl Interrupter {
         self.interrupted.store(true, Ordering::SeqCst);
         self.bell.cell().rouse();
     }
-}
-
-fn greet(
-    wire: &Wire,
-    device: Device,
-    index: usize,
-    nonce: u64,
-    launch: &Launch,
-    (mailbox, bell): (&OwnedFd, &OwnedFd),
-) -> Result<()> {
-    let segments: Vec<_> = launch
-        .segments
-        .iter()
-        .filter(|initial| initial.chips.contains(&index))
-        .collect();
-    let Waiting { patience, limit } = launch.waiting;
-    let hello = Hello {
-        version: VERSION,
-        device,
-        host_pid: std::process::id(),
-        mailbox_nonce: nonce,
-        spin_ns: u64::try_from(patience.spin.as_nanos()).unwrap_or(u64::MAX),
-        yields: patience.yields,
-        wait_limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
-        segments: u32::try_from(segments.len()).unwrap_or(u32::MAX),
-    };
-    wire.send(&hello, Some(mailbox.as_fd()))?;
-    wire.send(&VERSION, Some(bell.as_fd()))?;
-    for initial in segments {
-        let handover = Handover {
-            layout: initial.segment.layout(),
-            what: initial.what.clone(),
-        };
-        wire.send(&handover, initial.segment.fd())?;
-    }
-    Ok(())
 }

@@ -9,12 +9,15 @@ extern crate self as ringwork;
 
 mod activity;
 pub mod arith;
+mod bring_up;
 pub mod cell;
 pub mod channel;
 mod chip;
 mod core;
 mod error;
 mod fleet;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod mailbox;
 pub mod memory;
 pub mod peers;

@@ -97,10 +97,9 @@ impl Mailbox {
             memory: Arc::new(Memory::map(&fd, MAILBOX_BYTES)?),
         };
         for (offset, _, value) in header(nonce) {
-            mailbox
-                .memory
-                .word(offset)
-                .map(|word| word.store(value, Ordering::Release));
+            if let Some(word) = mailbox.memory.word(offset) {
+                word.store(value, Ordering::Release);
+            }
         }
         Ok((mailbox, fd))
     }
@@ -118,6 +117,7 @@ impl Mailbox {
         Ok(Mailbox { memory })
     }
 
+    /// What the host sends.
     pub(crate) fn to_chip(&self, peer: &str) -> MailRing {
         MailRing {
             memory: self.memory.clone(),
@@ -126,7 +126,8 @@ impl Mailbox {
         }
     }
 
-    pub(crate) fn from_chip(&self, peer: &str) -> MailRing {
+    /// What the chip sends.
+    pub(crate) fn of_chip(&self, peer: &str) -> MailRing {
         MailRing {
             memory: self.memory.clone(),
             base: FROM_CHIP,

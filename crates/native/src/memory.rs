@@ -13,13 +13,16 @@
 use crate::cell::Cell;
 use crate::error::{Error, Result};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::alloc::Layout;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
 /// Everything is aligned to this and sized in multiples of it.
-pub const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = PAGE_LEN as u64;
+const PAGE_LEN: usize = 4096;
 
 /// The most that one piece of memory may be: 1 TiB.
 pub const MAX_BYTES: u64 = 1 << 40;
@@ -56,7 +59,7 @@ impl Memory {
             have_bytes: available_bytes(),
         };
         let len = usize::try_from(bytes).map_err(|_| refused())?;
-        let layout = Layout::from_size_align(len.max(1), PAGE_BYTES as usize).map_err(|_| refused())?;
+        let layout = Layout::from_size_align(len.max(1), PAGE_LEN).map_err(|_| refused())?;
         // SAFETY: the layout has a non-zero size.
         let base = unsafe { std::alloc::alloc_zeroed(layout) };
         Ok(Memory {
@@ -107,11 +110,12 @@ impl Memory {
     #[must_use]
     pub fn pointer(&self, offset: u64, bytes: u64, align: usize) -> Option<*mut u8> {
         let end = offset.checked_add(bytes)?;
-        if end > self.len as u64 || !usize::try_from(offset).ok()?.is_multiple_of(align) {
+        let offset = usize::try_from(offset).ok()?;
+        if end > self.len as u64 || !offset.is_multiple_of(align) {
             return None;
         }
         // SAFETY: `offset` is at most `len`, inside or one past the end of the allocation (MEM-1).
-        Some(unsafe { self.base.as_ptr().add(offset as usize) })
+        Some(unsafe { self.base.as_ptr().add(offset) })
     }
 
     /// The signal cell at `offset`.
@@ -185,9 +189,17 @@ pub fn create_sealed(what: &str, bytes: u64) -> Result<OwnedFd> {
     }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("ringwork", flags).map_err(Error::system("creating shared memory"))?;
-    rustix::fs::fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, bytes.max(PAGE_BYTES)).map_err(
-        Error::system(format!("reserving {bytes} bytes of shared memory for {what}")),
-    )?;
+    let reserve =
+        || rustix::fs::fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, bytes.max(PAGE_BYTES));
+    rustix::io::retry_on_intr(reserve).map_err(|error| match error {
+        // Somebody else took it meanwhile.
+        Errno::NOMEM | Errno::NOSPC => Error::OutOfMemory {
+            what: what.into(),
+            need_bytes: bytes,
+            have_bytes: available_bytes(),
+        },
+        _ => Error::system(format!("reserving {bytes} bytes of shared memory for {what}"))(error),
+    })?;
     rustix::fs::fcntl_add_seals(&fd, SEALS).map_err(Error::system("sealing shared memory"))?;
     Ok(fd)
 }
@@ -221,25 +233,69 @@ fn too_large(bytes: u64) -> Error {
     }
 }
 
-/// Bytes that can be taken without pushing this machine, or this process's control group, out of memory.
+/// Bytes that can be taken without pushing this machine, or a control group of this process, out of memory.
 #[must_use]
 pub fn available_bytes() -> u64 {
-    let kib = |text: &str| text.trim().trim_end_matches("kB").trim().parse::<u64>().ok();
-    let host = std::fs::read_to_string("/proc/meminfo")
-        .ok()
-        .and_then(|text| {
-            text.lines()
-                .find_map(|line| line.strip_prefix("MemAvailable:").and_then(kib))
-        })
-        .map_or(MAX_BYTES, |kib| kib.saturating_mul(1024));
-    let number = |file: &str| {
-        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?;
-        text.trim().parse::<u64>().ok()
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let host = field(&meminfo, "MemAvailable:").map_or(MAX_BYTES, |kib| kib.saturating_mul(1024));
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let groups = groups.lines().filter_map(group_directory);
+    // A limit anywhere above counts too.
+    let free = groups.flat_map(|(group, files)| {
+        let above: Vec<_> = group.ancestors().map(Path::to_owned).collect();
+        above
+            .into_iter()
+            .filter_map(move |group| group_free_bytes(&group, files))
+    });
+    free.fold(host, u64::min)
+}
+
+/// The number after a name, in files that have one of each per line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Names of a control group's limit, use, and the part of its use that is only cache.
+type GroupFiles = [&'static str; 3];
+
+/// Where a line of `/proc/self/cgroup` says that memory is accounted, if it does.
+fn group_directory(line: &str) -> Option<(PathBuf, GroupFiles)> {
+    let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+    let (root, files) = match controllers {
+        "" => (
+            "/sys/fs/cgroup",
+            ["memory.max", "memory.current", "inactive_file "],
+        ),
+        "memory" => (
+            "/sys/fs/cgroup/memory",
+            [
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                "total_inactive_file ",
+            ],
+        ),
+        _ => return None,
     };
-    match (number("memory.max"), number("memory.current")) {
-        (Some(limit), Some(used)) => host.min(limit.saturating_sub(used)),
-        _ => host,
-    }
+    Some((Path::new(root).join(path.trim_start_matches('/')), files))
+}
+
+/// What a control group's limit leaves; `None` if it has none.
+fn group_free_bytes(group: &Path, [limit, used, cache]: GroupFiles) -> Option<u64> {
+    let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
+    left(
+        &read(limit)?,
+        &read(used)?,
+        &read("memory.stat").unwrap_or_default(),
+        cache,
+    )
+}
+
+/// A limit less what is used. Cache does not count: it is given back when it is needed.
+fn left(limit: &str, used: &str, stat: &str, cache: &str) -> Option<u64> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let cached = field(stat, cache).unwrap_or(0);
+    Some(number(limit)?.saturating_sub(number(used)?.saturating_sub(cached)))
 }
 
 #[cfg(test)]
@@ -271,6 +327,30 @@ mod tests {
         assert_eq!(byte, [7]);
         assert!(rustix::fs::ftruncate(&fd, 4096).is_err());
         assert!(Memory::map(&fd, 4096).is_err(), "another size than announced");
+    }
+
+    #[test]
+    fn control_groups_of_both_versions_are_found() {
+        let directory =
+            |line: &str| group_directory(line).map(|(path, files)| (path.display().to_string(), files[0]));
+        assert_eq!(directory("0::/"), Some(("/sys/fs/cgroup/".into(), "memory.max")));
+        assert_eq!(
+            directory("0::/a/b"),
+            Some(("/sys/fs/cgroup/a/b".into(), "memory.max"))
+        );
+        let v1 = ("/sys/fs/cgroup/memory/job".into(), "memory.limit_in_bytes");
+        assert_eq!(directory("4:memory:/job"), Some(v1));
+        assert_eq!(directory("3:cpuset:/"), None);
+        assert_eq!(directory("nonsense"), None);
+    }
+
+    #[test]
+    fn a_control_group_leaves_its_limit_less_its_use_but_for_cache() {
+        let stat = "anon 1\ninactive_file 300\n";
+        assert_eq!(left("1000\n", "900\n", "", "inactive_file "), Some(100));
+        assert_eq!(left("1000\n", "900\n", stat, "inactive_file "), Some(400));
+        assert_eq!(left("1000\n", "2000\n", stat, "inactive_file "), Some(0));
+        assert_eq!(left("max\n", "900\n", stat, "inactive_file "), None);
     }
 
     #[test]

@@ -13,17 +13,17 @@
 //! - **SEG-1 (checked).** A process attaches only if every header field is what it was told to expect.
 //! - **SEG-2 (fresh).** A segment is zeroed and its header complete before any other process can reach it.
 //! - **SEG-3 (data is data).** Regions resolve to buffer bytes only, signals to cell bytes only.
-//! - **SEG-4 (one alarm).** The alarm goes from quiet to raised once, in one step that also says who died, so
-//!   that nobody can be killed half way and leave it stuck. The reason follows; readers wait for it briefly.
-//!   Whoever raises, first or not, rouses every cell afterwards. It is cleared only while no task runs.
+//! - **SEG-4 (one alarm).** The alarm goes from quiet to raised once; whoever raises it claims it first,
+//!   writes the reason, then publishes, then rouses every cell. It is cleared only while no task runs.
 
 use crate::cell::Cell;
 use crate::error::{Error, Result};
-use crate::memory::{MAX_BYTES, Memory, PAGE_BYTES, create_sealed};
+use crate::memory::{MAX_BYTES, Memory, PAGE_BYTES, available_bytes, create_sealed};
 use ringwork_isa::{MAX_RANKS, Rank, SIGNAL_STRIDE_BYTES, Segment, Signal, Span, signature_hash};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// What a segment is. Travels to a chip beside the descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ pub struct Layout {
 pub const MAX_SIGNALS: u32 = 1 << 16;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGWORK");
-const LAYOUT: u64 = signature_hash("magic layout nonce segment ranks signals stride alarm reason; v2");
+const LAYOUT: u64 = signature_hash("magic layout nonce segment ranks signals stride alarm reason; v1");
 
 /// Offsets of the words in page 0.
 mod at {
@@ -56,17 +56,19 @@ mod at {
     pub(super) const SIGNALS: u64 = 40;
     pub(super) const STRIDE: u64 = 48;
     pub(super) const ALARM: u64 = 128;
-    /// Bytes of the reason, plus one; 0 while it is not there yet.
+    pub(super) const ALARM_RANK: u64 = 136;
     pub(super) const REASON_LEN: u64 = 144;
     pub(super) const REASON: u64 = 256;
 }
-const REASON_BYTES: u64 = PAGE_BYTES - at::REASON;
+const REASON_LEN: usize = 4096 - 256;
+const REASON_BYTES: u64 = REASON_LEN as u64;
+const _: () = assert!(at::REASON + REASON_BYTES == PAGE_BYTES);
 
 const QUIET: u64 = 0;
-/// Raised, with the dead rank plus one, or 0 if nobody died, from bit 8 on.
-const RAISED: u64 = 1;
-/// Looks for the reason of an alarm before it is taken for lost, yielding in between.
-const REASON_LOOKS: u32 = 1000;
+const CLAIMED: u64 = 1;
+const RAISED: u64 = 2;
+/// How long a claim may stay a claim: a copy of a page, on a busy machine.
+const CLAIM_LIMIT: Duration = Duration::from_millis(20);
 
 impl Layout {
     /// The windows of a domain: `signals` cells and `data_bytes` for each rank.
@@ -75,6 +77,7 @@ impl Layout {
     /// If a number is beyond what can be.
     pub fn windows(segment: Segment, ranks: u32, signals: u32, data_bytes: u64) -> Result<Layout> {
         let stride = page_align(data_bytes.saturating_add(u64::from(signals) * SIGNAL_STRIDE_BYTES));
+        check_size("a domain's windows", ranks, stride)?;
         Layout {
             segment,
             ranks,
@@ -90,6 +93,7 @@ impl Layout {
     /// # Errors
     /// If it is larger than can be.
     pub fn private(segment: Segment, data_bytes: u64) -> Result<Layout> {
+        check_size("a tensor", 1, page_align(data_bytes))?;
         Layout {
             segment,
             ranks: 0,
@@ -101,7 +105,7 @@ impl Layout {
     }
 
     /// Refuses numbers that cannot be, wherever they come from.
-    fn checked(self) -> Result<Layout> {
+    pub(crate) fn checked(self) -> Result<Layout> {
         let field = |name, got: u64, wanted: String| {
             Err(Error::Invalid(ringwork_isa::Error::corrupt(
                 "a segment's layout",
@@ -117,10 +121,11 @@ impl Layout {
             return field("signals", self.signals.into(), format!("at most {MAX_SIGNALS}"));
         }
         if !self.stride.is_multiple_of(PAGE_BYTES)
-            || self.stride > MAX_BYTES / u64::from(MAX_RANKS)
+            || self.stride == 0
+            || self.stride > largest_stride(self.ranks)
             || self.stride < u64::from(self.signals) * SIGNAL_STRIDE_BYTES
         {
-            let limit = MAX_BYTES / u64::from(MAX_RANKS);
+            let limit = largest_stride(self.ranks);
             return field(
                 "stride",
                 self.stride,
@@ -159,6 +164,23 @@ impl Layout {
             (at::STRIDE, "stride", self.stride),
         ]
     }
+}
+
+/// The most that each of so many ranks may have.
+fn largest_stride(ranks: u32) -> u64 {
+    MAX_BYTES / u64::from(ranks.max(1))
+}
+
+/// Refuses what is asked for and cannot be, in the words of someone who asked for memory.
+fn check_size(what: &str, ranks: u32, stride: u64) -> Result<()> {
+    if stride <= largest_stride(ranks) {
+        return Ok(());
+    }
+    Err(Error::OutOfMemory {
+        what: what.into(),
+        need_bytes: stride.saturating_mul(ranks.max(1).into()),
+        have_bytes: available_bytes().min(MAX_BYTES),
+    })
 }
 
 fn page_align(bytes: u64) -> u64 {
@@ -235,6 +257,21 @@ impl Attached {
         Ok(attached)
     }
 
+    /// Overwrites page 0, as a process gone wild might.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn overwrite_header(&self, bytes: &[u8]) {
+        for (offset, byte) in (0..PAGE_BYTES).zip(bytes) {
+            assert!(self.memory.write(offset, &[*byte]));
+        }
+    }
+
+    /// Where in this segment a pointer into it points.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn offset_of(&self, pointer: *const u8) -> u64 {
+        let origin = self.memory.pointer(0, 0, 1).expect("every segment has a page 0");
+        pointer as u64 - origin as u64
+    }
+
     fn with_header(self) -> Attached {
         for (offset, _, value) in self.layout.words() {
             self.header_word(offset).store(value, Ordering::Release);
@@ -242,7 +279,7 @@ impl Attached {
         self
     }
 
-    fn check_header(&self) -> Result<()> {
+    pub(crate) fn check_header(&self) -> Result<()> {
         for (offset, name, wanted) in self.layout.words() {
             let got = self.header_word(offset).load(Ordering::Acquire);
             if got != wanted {
@@ -329,17 +366,31 @@ impl Attached {
     /// Ends every wait in this domain, now and later, with `alarm`. The first alarm stays.
     pub fn raise(&self, alarm: &Alarm) {
         let word = self.header_word(at::ALARM);
-        let dead = alarm.dead.map_or(0, |rank| u64::from(rank.0) + 1);
-        // SYNC: pairs with the load in `alarmed` (SEG-4).
-        let first = word.compare_exchange(QUIET, RAISED | dead << 8, Ordering::SeqCst, Ordering::SeqCst);
-        if first.is_ok() {
-            let reason = truncated(&alarm.reason, REASON_BYTES as usize);
-            let _ = self.memory.write(at::REASON, reason.as_bytes());
-            // SYNC: publishes the reason; pairs with the load in `alarm` (SEG-4).
-            self.header_word(at::REASON_LEN)
-                .store(reason.len() as u64 + 1, Ordering::SeqCst);
+        match word.compare_exchange(QUIET, CLAIMED, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => {}
+            // Whoever claimed it publishes at once, or has died half-way: then it is ours to finish.
+            Err(CLAIMED) if !self.alarmed_within(CLAIM_LIMIT) => {}
+            // Raised, or overwritten, which ends waits as well. Whoever did it may have died before it could rouse
+            // the sleepers: let them find out.
+            Err(_) => return self.rouse(),
         }
+        let dead = alarm.dead.map_or(u64::MAX, |rank| rank.0.into());
+        self.header_word(at::ALARM_RANK).store(dead, Ordering::Relaxed);
+        let reason = truncated(&alarm.reason, REASON_LEN);
+        self.header_word(at::REASON_LEN)
+            .store(reason.len() as u64, Ordering::Relaxed);
+        let _ = self.memory.write(at::REASON, reason.as_bytes());
+        // SYNC: publishes the reason; pairs with the load in `alarm` (SEG-4).
+        word.store(RAISED, Ordering::SeqCst);
         self.rouse();
+    }
+
+    fn alarmed_within(&self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while !self.alarmed() && start.elapsed() < limit {
+            std::thread::yield_now();
+        }
+        self.alarmed()
     }
 
     /// Makes whoever waits in this domain look again, at its signal and at its exits.
@@ -354,37 +405,37 @@ impl Attached {
     #[must_use]
     pub fn alarmed(&self) -> bool {
         // SYNC: pairs with the store in `raise` (SEG-4).
-        self.header_word(at::ALARM).load(Ordering::SeqCst) != QUIET
+        // A word that cannot be is an alarm too: who waits in memory that was overwritten may wait forever.
+        self.header_word(at::ALARM).load(Ordering::SeqCst) >= RAISED
     }
 
     /// The alarm, if one was raised. What it says is validated, not trusted.
     #[must_use]
     pub fn alarm(&self) -> Option<Alarm> {
         let word = self.header_word(at::ALARM).load(Ordering::SeqCst);
-        if word == QUIET {
+        if word < RAISED {
             return None;
         }
-        let dead = u32::try_from(word >> 8).ok().and_then(|rank| rank.checked_sub(1));
-        let reason = self.reason().unwrap_or_else(|| "no reason was left".into());
+        if word != RAISED {
+            let what = format!("the header of segment {}", self.layout.segment);
+            let corrupt = ringwork_isa::Error::corrupt(what, "alarm", word, "0, 1 or 2");
+            return Some(Alarm {
+                dead: None,
+                reason: corrupt.to_string(),
+            });
+        }
+        let dead = u32::try_from(self.header_word(at::ALARM_RANK).load(Ordering::Relaxed)).ok();
+        let len = self
+            .header_word(at::REASON_LEN)
+            .load(Ordering::Relaxed)
+            .min(REASON_BYTES);
+        let mut reason = vec![0; usize::try_from(len).unwrap_or(0)];
+        let _ = self.memory.read(at::REASON, &mut reason);
+        let reason = String::from_utf8_lossy(&reason).into_owned();
         Some(Alarm {
             dead: dead.map(Rank).filter(|rank| rank.0 < self.layout.ranks),
             reason,
         })
-    }
-
-    /// The reason of the alarm. Whoever raised it may be writing it just now, or have died before it could.
-    fn reason(&self) -> Option<String> {
-        let length = || match self.header_word(at::REASON_LEN).load(Ordering::SeqCst) {
-            0 => {
-                std::thread::yield_now();
-                None
-            }
-            length => Some((length - 1).min(REASON_BYTES)),
-        };
-        let length = (0..REASON_LOOKS).find_map(|_| length())?;
-        let mut reason = vec![0; usize::try_from(length).unwrap_or(0)];
-        let _ = self.memory.read(at::REASON, &mut reason);
-        Some(String::from_utf8_lossy(&reason).into_owned())
     }
 
     /// Back to a fresh domain: signals at zero, no alarm; data stays. Only while no task uses it.
@@ -392,7 +443,6 @@ impl Attached {
         for cell in self.cells() {
             cell.reset();
         }
-        self.header_word(at::REASON_LEN).store(0, Ordering::SeqCst);
         self.header_word(at::ALARM).store(QUIET, Ordering::SeqCst);
     }
 
@@ -484,6 +534,44 @@ mod tests {
     }
 
     #[test]
+    fn asking_for_too_much_is_a_shortage_and_not_a_corruption() {
+        for refused in [
+            Layout::private(Segment(1), MAX_BYTES + 1),
+            Layout::private(Segment(1), u64::MAX),
+            Layout::windows(Segment(1), 64, 1, MAX_BYTES / 64),
+        ] {
+            assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+        }
+        assert!(Layout::private(Segment(1), MAX_BYTES).is_ok());
+    }
+
+    #[test]
+    fn an_alarm_whose_raiser_died_before_it_roused_anybody_is_passed_on_by_the_next() {
+        let segment = heap();
+        let signal = Signals {
+            segment: Segment(3),
+            base: PAGE_BYTES,
+            stride: segment.layout().stride,
+            count: 2,
+            me: Rank(0),
+            ranks: 2,
+        };
+        let cell = segment.signal(&signal.at(0).unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            let patience = crate::cell::Patience::for_sharing(2, 1);
+            let exit = |_| segment.alarmed().then_some(());
+            let waiter = scope.spawn(move || cell.wait(patience, None, |value| value > 0, exit));
+            std::thread::sleep(Duration::from_millis(20));
+            segment.header_word(at::ALARM).store(RAISED, Ordering::SeqCst);
+            segment.raise(&Alarm {
+                dead: None,
+                reason: "later".into(),
+            });
+            assert!(waiter.join().unwrap().is_err());
+        });
+    }
+
+    #[test]
     fn the_first_alarm_stays_until_reset() {
         let segment = heap();
         assert_eq!(segment.alarm(), None);
@@ -502,17 +590,37 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_whose_raiser_died_half_way_still_ends_waits_and_names_the_rank() {
+    fn an_unknown_alarm_word_ends_waits_and_names_the_field() {
         let segment = heap();
-        segment
-            .header_word(at::ALARM)
-            .store(RAISED | 2 << 8, Ordering::SeqCst);
+        segment.header_word(at::ALARM).store(7, Ordering::SeqCst);
         assert!(segment.alarmed());
-        let alarm = segment.alarm().unwrap();
-        assert_eq!(
-            (alarm.dead, alarm.reason.as_str()),
-            (Some(Rank(1)), "no reason was left")
+        let Alarm { dead, reason } = segment.alarm().unwrap();
+        assert_eq!(dead, None);
+        assert!(
+            reason.starts_with("the header of segment 3: field `alarm` is 7"),
+            "{reason}"
         );
+    }
+
+    #[test]
+    fn an_alarm_whose_raiser_died_half_way_is_raised_by_the_next() {
+        let segment = heap();
+        segment.header_word(at::ALARM).store(CLAIMED, Ordering::SeqCst);
+        assert_eq!(segment.alarm(), None);
+        let alarm = Alarm {
+            dead: Some(Rank(0)),
+            reason: "killed by SIGKILL".into(),
+        };
+        segment.raise(&alarm);
+        assert_eq!(segment.alarm(), Some(alarm));
+    }
+
+    #[test]
+    fn a_layout_whose_windows_have_no_bytes_is_refused() {
+        let layout = Layout::windows(Segment(1), 2, 0, 0).unwrap();
+        assert_eq!(layout.stride, PAGE_BYTES);
+        let none = Layout { stride: 0, ..layout };
+        assert!(none.checked().unwrap_err().to_string().contains("`stride`"));
     }
 
     #[test]

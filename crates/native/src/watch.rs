@@ -102,7 +102,7 @@ impl fmt::Debug for Watch {
 /// What to start: the program, and for each chip its device and end of the bootstrap channel.
 pub(crate) struct Start {
     pub(crate) program: Program,
-    pub(crate) chips: Vec<(Device, OwnedFd)>,
+    pub(crate) chips: Vec<ChipEnd>,
 }
 
 /// The program that a chip runs. It must be this program: kernels are found by identity.
@@ -212,12 +212,15 @@ impl Watch {
                 step: "start".into(),
                 cause,
             };
-            let child =
+            let mut child =
                 child.map_err(|error| failed(format!("{}: {error}", start.program.path.display())))?;
             // The child is ours and not reaped, so its number cannot have been reused.
             let pid = Pid::from_child(&child);
-            let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())
-                .map_err(|error| failed(format!("pidfd_open: {error}")))?;
+            let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|error| {
+                // Nobody can watch it, so it must not be there.
+                let _ = child.kill().and_then(|()| child.wait());
+                failed(format!("pidfd_open: {error}"))
+            })?;
             self.processes()[chip] = Some(Arc::new(Process { pid, pidfd }));
         }
         Ok(())
@@ -313,10 +316,22 @@ impl Watch {
                 reason: end.to_string(),
             });
         }
+        state
+            .listeners
+            .retain(|listener| listener.segment.strong_count() > 0);
         state.listeners.push(Listener {
             segment: Arc::downgrade(segment),
             members: members.to_vec(),
         });
+    }
+
+    /// Makes a domain fresh unless a member has ended: then its alarm stays. Under the lock, so that an end
+    /// comes either before, and is seen here, or after, and raises the alarm again.
+    pub(crate) fn reset(&self, segment: &Attached, members: &[usize]) {
+        let state = self.state();
+        if members.iter().all(|chip| state.ends[*chip].is_none()) {
+            segment.reset();
+        }
     }
 
     pub(crate) fn end(&self, chip: usize) -> Option<End> {
@@ -378,8 +393,11 @@ impl Watch {
     }
 }
 
-/// The host's ends of the bootstrap channels, made before anything starts.
-pub(crate) fn channels(devices: &[Device]) -> Result<(Vec<Wire>, Vec<(Device, OwnedFd)>)> {
+/// The chip's end of a bootstrap channel.
+type ChipEnd = (Device, OwnedFd);
+
+/// Both ends of the bootstrap channels, made before anything starts.
+pub(crate) fn channels(devices: &[Device]) -> Result<(Vec<Wire>, Vec<ChipEnd>)> {
     let mut ours = Vec::with_capacity(devices.len());
     let mut theirs = Vec::with_capacity(devices.len());
     for device in devices {

@@ -4,9 +4,10 @@
 //! bring-up, and says what went wrong if it must. Messages may be longer than a packet.
 
 use crate::error::{Error, Result};
-use crate::segment::Layout;
+use crate::segment::{Attached, Layout, truncated};
 use ringwork_isa::Device;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -40,6 +41,16 @@ pub(crate) struct Handover {
     pub(crate) layout: Layout,
     /// What it is for, in words.
     pub(crate) what: String,
+}
+
+impl Handover {
+    /// This segment, and what it is for: cut, so that it fits a packet.
+    pub(crate) fn of(segment: &Attached, what: &str) -> Handover {
+        Handover {
+            layout: segment.layout(),
+            what: truncated(what, 1024).into(),
+        }
+    }
 }
 
 /// What a chip tells its host while it comes up.
@@ -82,25 +93,57 @@ impl Wire {
         Wire { socket, peer }
     }
 
+    /// Sends a message, waiting for room.
     pub(crate) fn send(&self, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> Result<()> {
         let bytes = encode(message, &self.peer)?;
         let mut pieces = bytes.chunks(PACKET_BYTES).peekable();
         let mut descriptor = descriptor;
         while let Some(piece) = pieces.next() {
-            let flag = [if pieces.peek().is_some() { MORE } else { LAST }];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut control = SendAncillaryBuffer::new(&mut space);
-            let rights = descriptor.take().map(|fd| [fd]);
-            if let Some(rights) = &rights {
-                control.push(SendAncillaryMessage::ScmRights(rights));
-            }
-            let parts = [IoSlice::new(&flag), IoSlice::new(piece)];
-            rustix::io::retry_on_intr(|| {
-                rustix::net::sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL)
-            })
-            .map_err(Error::system(format!("sending to {}", self.peer)))?;
+            let flag = if pieces.peek().is_some() { MORE } else { LAST };
+            self.send_packet(flag, piece, descriptor.take(), SendFlags::empty())
+                .map_err(Error::system(format!("sending to {}", self.peer)))?;
         }
         Ok(())
+    }
+
+    /// Sends a message that fits a packet if there is room for it now; returns whether it did.
+    pub(crate) fn try_send(
+        &self,
+        message: &impl Serialize,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> Result<bool> {
+        let bytes = encode(message, &self.peer)?;
+        if bytes.len() > PACKET_BYTES {
+            let (len, from, why) = (bytes.len(), "this process".into(), "too long for a packet".into());
+            return Err(Error::BadMessage { from, len, why });
+        }
+        match self.send_packet(LAST, &bytes, descriptor, SendFlags::DONTWAIT) {
+            Ok(()) => Ok(true),
+            // No room for the packet, or too many descriptors on their way.
+            Err(Errno::AGAIN | Errno::TOOMANYREFS) => Ok(false),
+            Err(error) => Err(Error::system(format!("sending to {}", self.peer))(error)),
+        }
+    }
+
+    fn send_packet(
+        &self,
+        flag: u8,
+        piece: &[u8],
+        descriptor: Option<BorrowedFd<'_>>,
+        how: SendFlags,
+    ) -> rustix::io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let rights = descriptor.map(|fd| [fd]);
+        if let Some(rights) = &rights {
+            control.push(SendAncillaryMessage::ScmRights(rights));
+        }
+        let flag = [flag];
+        let parts = [IoSlice::new(&flag), IoSlice::new(piece)];
+        rustix::io::retry_on_intr(|| {
+            rustix::net::sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL | how)
+        })
+        .map(drop)
     }
 
     /// The next message and the descriptor that came with it; `Ok(None)` if the other end is closed.
@@ -121,7 +164,9 @@ impl Wire {
             });
             let len = match len {
                 Ok(received) => received.bytes,
-                Err(rustix::io::Errno::CONNRESET) => 0,
+                // The other end went without reading all that it was sent. What it sent itself is still
+                // here, and is read first; the kernel says this only once.
+                Err(Errno::CONNRESET) => continue,
                 Err(error) => return Err(Error::system(format!("receiving from {}", self.peer))(error)),
             };
             for message in control.drain() {
@@ -183,7 +228,7 @@ pub(crate) fn poll_for(fds: &mut [PollFd<'_>], at_most: Option<Duration>) -> Res
     });
     match poll(fds, timeout.as_ref()) {
         Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(Errno::INTR) => Ok(false),
         Err(error) => Err(Error::system("polling")(error)),
     }
 }
@@ -214,6 +259,7 @@ pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8], peer: &str) -> Result<M>
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+    use crate::mailbox::VERSION;
     use proptest::prelude::*;
 
     #[test]
@@ -235,6 +281,32 @@ mod tests {
             host.recv::<Report>(None).unwrap().is_none(),
             "a closed end is not an error"
         );
+    }
+
+    #[test]
+    fn the_last_words_of_an_end_that_did_not_listen_are_heard() {
+        let (host, fd) = Wire::pair("chip".into()).unwrap();
+        let chip = Wire::from_fd(fd, "host".into());
+        host.send(&VERSION, None).unwrap();
+        chip.send(&Report::Ready, None).unwrap();
+        drop(chip);
+        assert_eq!(host.recv::<Report>(None).unwrap().unwrap().0, Report::Ready);
+        assert!(host.recv::<Report>(None).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_full_channel_refuses_and_takes_more_when_there_is_room() {
+        let (host, fd) = Wire::pair("chip".into()).unwrap();
+        let chip = Wire::from_fd(fd, "host".into());
+        let mut sent = 0u64;
+        while host.try_send(&sent, None).unwrap() {
+            sent += 1;
+        }
+        for expected in 0..sent {
+            assert_eq!(chip.recv::<u64>(None).unwrap().unwrap().0, expected);
+        }
+        assert!(host.try_send(&sent, None).unwrap());
+        assert!(host.try_send(&"x".repeat(PACKET_BYTES + 1), None).is_err());
     }
 
     #[test]

@@ -1,4 +1,6 @@
 //! Real chip processes: started, asked, broken in every way, and gone afterwards.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 extern crate ringwork_native as ringwork;
 
 use ringwork_isa::*;
@@ -109,6 +111,31 @@ fn chips_come_up_meet_and_go() {
     for pid in pids {
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
     }
+}
+
+#[test]
+fn a_domain_with_a_dead_member_keeps_its_alarm() {
+    let windows = |segment| {
+        let layout = Layout::windows(Segment(segment), 2, 1, 100).unwrap();
+        Arc::new(Attached::create("a test", layout).unwrap())
+    };
+    let (pair, others) = (windows(1), windows(2));
+    let mut fleet = launch(3, vec![]);
+    fleet.map(&pair, "window \"pair\"", &[0, 1]).unwrap();
+    fleet.map(&others, "window \"others\"", &[0, 2]).unwrap();
+    fleet.submit(1, 1, &exit::task()).unwrap();
+    assert!(matches!(next(&mut fleet), Event::Ended { chip: 1, .. }));
+    let alarm = pair.alarm().unwrap();
+    assert_eq!(
+        (alarm.dead, alarm.reason.as_str()),
+        (Some(Rank(1)), "it exited with code 3")
+    );
+    assert!(!others.alarmed());
+    fleet.reset(&pair, &[0, 1]);
+    assert!(pair.alarmed(), "its member is still dead");
+    others.raise(&alarm);
+    fleet.reset(&others, &[0, 2]);
+    assert!(!others.alarmed());
 }
 
 struct Meeting(Layout, u32);

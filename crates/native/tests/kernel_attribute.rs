@@ -1,4 +1,6 @@
 //! `#[kernel]`: registration, identity, decoding, on heap memory.
+#![cfg(not(miri))] // Miri has no linker, so no link-time registry.
+
 extern crate ringwork_native as ringwork;
 
 use ringwork_isa::*;

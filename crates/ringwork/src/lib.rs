@@ -3,34 +3,16 @@
 //! This crate is what a program adds to its `Cargo.toml`; it only gathers the layers below. The words are
 //! those of [`isa`]: read its front page first.
 //!
-//! ```no_run
-//! use ringwork::prelude::*;
-//!
-//! /// Every chip puts its rank where its neighbour finds it.
-//! #[kernel]
-//! async fn pass_on<C: Core>(core: &C, from: In<i32>, to: Out<i32>, slot: Shared<i32>, meet: Barrier) -> Result<()> {
-//!     let next = Rank((slot.me().0 + 1) % slot.ranks());
-//!     core.copy(slot.on(next)?, from).await?; // into the neighbour's window
-//!     meet.arrive_and_wait(core).await?;
-//!     core.copy(to, slot).await // out of my own
-//! }
-//!
-//! fn main() -> ringwork::Result<()> {
-//!     let node = Node::builder().devices(0..4).launch()?; // four processes, ready
-//!     let chips = node.devices();
-//!     let ring = node.open_domain(&DomainSpec::new("ring", chips.clone()).buffer::<i32>("slot", 1).barrier("meet"))?;
-//!     let from = chips.iter().map(|chip| node.tensor(*chip, &[chip.0 as i32])).collect::<ringwork::Result<Vec<_>>>()?;
-//!     let to = chips.iter().map(|chip| node.zeros::<i32>(*chip, 1)).collect::<ringwork::Result<Vec<_>>>()?;
-//!     node.run(|orch| {
-//!         orch.group(chips.iter().copied(), |chip| {
-//!             let i = chip.0 as usize;
-//!             Ok(pass_on::task(&from[i], &to[i], ring.buffer("slot")?, ring.barrier("meet")?))
-//!         })
-//!     })?;
-//!     assert_eq!(to[0].read()?, [3]);
-//!     Ok(()) // chips, windows and memory are gone when `node` is
-//! }
 //! ```
+#![doc = include_str!("../examples/sum.rs")]
+//! ```
+//!
+//! # The layers
+//! - [`isa`]: the words as types, and the instructions of a kernel.
+//! - [`kernel`]: the attribute that makes a function submittable.
+//! - [`native`]: shared memory, signals and processes of one host.
+//! - [`collectives`]: all-reduce and its relatives, as functions and as kernels.
+//! - [`runtime`]: the node, its domains, its tensors, its runs.
 #![forbid(unsafe_code)]
 
 pub use ringwork_collectives as collectives;
@@ -53,4 +35,15 @@ pub mod prelude {
     };
     pub use ringwork_macros::kernel;
     pub use ringwork_runtime::{Buffer, Domain, DomainSpec, Node, Orchestrator, Tensor};
+}
+
+/// The programs in the pages that people read first, as tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/kernels.md")]
+    struct Kernels;
+    #[doc = include_str!("../../../docs/memory.md")]
+    struct Memory;
 }

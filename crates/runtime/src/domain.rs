@@ -556,3 +556,27 @@ impl Argument<Barrier> for SignalRow {
         Arg::Barrier(Barrier::new(self.row))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn buffers_lie_in_the_window_aligned_and_apart(counts in prop::collection::vec((0usize..3000, 0usize..8), 0..12)) {
+            let mut spec = DomainSpec::new("d", [Device(0), Device(1)]).signals("s", 3);
+            for (i, (count, dtype)) in counts.iter().enumerate() {
+                spec = spec.buffer_of(i.to_string(), Dtype::ALL[*dtype], *count);
+            }
+            let plan = spec.plan(&[Device(0), Device(1)], Segment(0)).unwrap();
+            let mut end = 0;
+            for i in 0..counts.len() {
+                let place = plan.places.buffers[&i.to_string()];
+                prop_assert!(place.offset >= end && place.offset.is_multiple_of(BUFFER_ALIGN_BYTES));
+                end = place.offset + (place.count * place.dtype.bytes()) as u64;
+            }
+            prop_assert!(end <= plan.segment.layout.data_bytes());
+        }
+    }
+}

@@ -21,7 +21,7 @@ pub enum Error {
     },
     /// The platform could not do something: bring up a chip, find memory.
     #[error(transparent)]
-    Platform(#[from] ringwork_native::Error),
+    Platform(ringwork_native::Error),
     /// A task failed.
     #[error(transparent)]
     Task(#[from] Box<TaskFailure>),
@@ -114,6 +114,16 @@ impl Error {
     }
 }
 
+impl From<ringwork_native::Error> for Error {
+    fn from(error: ringwork_native::Error) -> Error {
+        match error {
+            ringwork_native::Error::ChipGone { device, cause } => Error::Gone { device, cause },
+            ringwork_native::Error::Interrupted => Error::Interrupted,
+            other => Error::Platform(other),
+        }
+    }
+}
+
 /// A task that failed: where, how, and who else was concerned.
 #[derive(Debug)]
 pub struct TaskFailure {
@@ -125,8 +135,10 @@ pub struct TaskFailure {
     pub kernel: String,
     /// How it failed.
     pub cause: Cause,
-    /// Members that had not finished when it did, and what each was last seen doing.
+    /// If it waited in vain: the partners that it waited for, and what each was last seen doing.
     pub missing: Vec<(Device, String)>,
+    /// The other tasks of the run that failed because of it, or beside it.
+    pub others: Vec<(Device, Cause)>,
 }
 
 /// How a task failed.
@@ -193,6 +205,20 @@ impl fmt::Display for TaskFailure {
             write!(f, "; chip {device} had not finished (last seen in: {doing})")?;
         }
         Ok(())
+    }
+}
+
+impl TaskFailure {
+    /// Partners that had to be ended are those that were waited for; the others waited too.
+    pub(crate) fn blame_the_stuck(&mut self) {
+        let TaskFailure { missing, others, .. } = self;
+        let stuck = |device: Device| {
+            let mut causes = others.iter().filter(|(other, _)| *other == device);
+            causes.any(|(_, cause)| matches!(cause, Cause::Stuck { .. }))
+        };
+        if missing.iter().any(|(device, _)| stuck(*device)) {
+            missing.retain(|(device, _)| stuck(*device));
+        }
     }
 }
 

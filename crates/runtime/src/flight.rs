@@ -16,8 +16,11 @@ use ringwork_native::{Event, Failure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long the partners of a failed task may take to notice, and how often progress is looked at.
+/// How long the partners of a failed task may take to notice.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// How often progress is looked at.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A task that was sent to a chip.
 struct Flight {
@@ -32,10 +35,19 @@ struct Flight {
 #[derive(Default)]
 pub(crate) struct Flights {
     under_way: BTreeMap<u64, Flight>,
-    failures: Vec<TaskFailure>,
-    /// Groups that a failure belongs to.
+    failures: Vec<Failed>,
+    /// Groups that a failure belongs to, and when the last of them came.
     failed_groups: Vec<u64>,
+    failed_at: Option<Instant>,
+    /// Chips that ended since nothing was under way.
+    died: Vec<usize>,
     next: u64,
+}
+
+/// A failure, and the dead partner that it is the echo of.
+struct Failed {
+    failure: TaskFailure,
+    dead_partner: Option<usize>,
 }
 
 impl Flights {
@@ -47,17 +59,6 @@ impl Flights {
 
     pub(crate) fn failed(&self) -> bool {
         !self.failures.is_empty()
-    }
-
-    /// The failure that explains the others.
-    fn take_root(&mut self) -> Option<TaskFailure> {
-        let failures = std::mem::take(&mut self.failures);
-        self.failed_groups.clear();
-        let root = failures
-            .iter()
-            .position(|failure| !failure.cause.is_echo())
-            .unwrap_or(0);
-        failures.into_iter().nth(root)
     }
 }
 
@@ -105,6 +106,7 @@ impl State {
     /// Sends a task behind those its chip has, waiting for room.
     pub(crate) fn send(&mut self, chip: usize, group: u64, bound: Bound) -> Result<()> {
         let id = self.flights.fresh();
+        let mut progress = Progress::new();
         loop {
             if self.flights.failed() || self.machine.interrupted() {
                 return self.settle();
@@ -114,7 +116,8 @@ impl State {
                 break;
             }
             self.take_events();
-            self.machine.wait(Some(Instant::now() + GRACE));
+            self.machine.wait(Some(Instant::now() + LOOK));
+            self.end_the_stuck(&mut progress);
         }
         for segment in &bound.segments {
             if let Some(known) = self.segments.get_mut(segment) {
@@ -139,7 +142,7 @@ impl State {
     /// # Errors
     /// The root of the failures, if any.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        let mut progress = Progress::default();
+        let mut progress = Progress::new();
         let interrupted = loop {
             self.take_events();
             if self.flights.under_way.is_empty() {
@@ -149,19 +152,64 @@ impl State {
                 self.end_interrupted();
                 break true;
             }
-            if !self.machine.wait(Some(Instant::now() + GRACE / 2)) {
-                self.end_the_stuck(&mut progress);
-            }
+            self.machine.wait(Some(Instant::now() + LOOK));
+            self.end_the_stuck(&mut progress);
         };
-        let root = self.flights.take_root();
+        let root = self.take_root();
         if root.is_some() || interrupted {
             self.freshen_domains();
         }
         match root {
             _ if interrupted => Err(Error::Interrupted),
-            Some(failure) => Err(Box::new(failure).into()),
+            Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    /// The failure that explains the others.
+    fn take_root(&mut self) -> Option<Error> {
+        // An end is recorded before anybody hears of it: it is among the events by now.
+        self.take_events();
+        let mut failures = std::mem::take(&mut self.flights.failures);
+        let died = std::mem::take(&mut self.flights.died);
+        self.flights.failed_groups.clear();
+        self.flights.failed_at = None;
+        let found = failures.iter().position(|failed| !failed.failure.cause.is_echo());
+        let mut root = match (found, failures.first()?) {
+            (Some(found), _) => failures.remove(found).failure,
+            // Nothing but echoes of a chip that had finished its own part, or was dead long before.
+            (
+                None,
+                &Failed {
+                    dead_partner: Some(chip),
+                    ref failure,
+                },
+            ) => {
+                let (device, how) = (self.devices[chip], self.machine.end(chip)?);
+                if !died.contains(&chip) {
+                    return Some(Error::Gone { device, cause: how });
+                }
+                let (worker, kernel) = (failure.worker.clone(), failure.kernel.clone());
+                let last_seen = self.machine.last_seen(chip).what;
+                let cause = Cause::Ended { how, last_seen };
+                let (missing, others) = (Vec::new(), Vec::new());
+                TaskFailure {
+                    worker,
+                    device,
+                    kernel,
+                    cause,
+                    missing,
+                    others,
+                }
+            }
+            (None, _) => failures.remove(0).failure,
+        };
+        root.others = failures
+            .into_iter()
+            .map(|Failed { failure, .. }| (failure.device, failure.cause))
+            .collect();
+        root.blame_the_stuck();
+        Some(Box::new(root).into())
     }
 
     fn take_events(&mut self) {
@@ -175,6 +223,7 @@ impl State {
                     self.chip_failed(chip, &cause);
                 }
                 Event::Ended { chip, cause } => {
+                    self.flights.died.push(chip);
                     let last_seen = self.machine.last_seen(chip).what;
                     self.chip_failed(
                         chip,
@@ -250,13 +299,20 @@ impl State {
         } else {
             Vec::new()
         };
+        let dead_partner = self.dead_partner(flight, &cause);
         self.flights.failed_groups.push(flight.group);
-        self.flights.failures.push(TaskFailure {
+        self.flights.failed_at = Some(Instant::now());
+        let failure = TaskFailure {
             worker: self.name.clone(),
             device,
             kernel: flight.kernel.clone(),
             cause,
             missing,
+            others: Vec::new(),
+        };
+        self.flights.failures.push(Failed {
+            failure,
+            dead_partner,
         });
         for segment in &flight.segments {
             if self.segments.get(segment).is_some_and(|known| known.is_domain) {
@@ -265,8 +321,26 @@ impl State {
         }
     }
 
+    /// The chip whose death a task heard of.
+    fn dead_partner(&self, flight: &Flight, cause: &Cause) -> Option<usize> {
+        let Cause::Kernel(Failure::Returned(ringwork_isa::Error::PeerDied { rank, .. })) = cause else {
+            return None;
+        };
+        let domains = flight
+            .segments
+            .iter()
+            .filter_map(|segment| self.segments.get(segment));
+        let mut members = domains.filter_map(|known| known.chips.get(rank.0 as usize).copied());
+        members.find(|chip| self.machine.end(*chip).is_some())
+    }
+
     /// Ends chips that have begun no instruction for too long.
     fn end_the_stuck(&mut self, progress: &mut Progress) {
+        if !progress.is_due() {
+            return;
+        }
+        // Those who were told of a failure have as long to notice from then on.
+        let told_for = self.flights.failed_at.map_or(Duration::ZERO, |at| at.elapsed());
         let mut chips: Vec<(usize, bool)> = Vec::new();
         for flight in self.flights.under_way.values() {
             let concerned = self.flights.failed_groups.contains(&flight.group);
@@ -277,14 +351,10 @@ impl State {
         }
         for (chip, failed) in chips {
             // A wait may take its whole limit without being stuck; it ends itself then.
-            let limit = if failed {
-                GRACE
-            } else {
-                self.wait_limit + GRACE * 2
-            };
+            let limit = self.wait_limit + GRACE;
             let seen = self.machine.last_seen(chip);
             let still = progress.still_for(chip, seen.count);
-            if still >= limit {
+            if still >= limit || failed && still.min(told_for) >= GRACE {
                 self.machine.kill(chip);
                 self.chip_failed(
                     chip,
@@ -325,20 +395,37 @@ impl State {
     /// Makes the domains of living chips as they were when opened (FLY-2).
     fn freshen_domains(&mut self) {
         for (segment, known) in &self.segments {
-            if known.is_domain && known.chips.iter().all(|chip| self.machine.end(*chip).is_none()) {
-                self.machine.reset(*segment);
+            if known.is_domain {
+                self.machine.reset(*segment, &known.chips);
             }
         }
     }
 }
 
 /// When each chip was last seen to begin an instruction.
-#[derive(Default)]
 struct Progress {
+    looked: Instant,
     seen: BTreeMap<usize, (u64, Instant)>,
 }
 
 impl Progress {
+    fn new() -> Progress {
+        Progress {
+            looked: Instant::now(),
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it is time to look again.
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = now - self.looked >= LOOK;
+        if due {
+            self.looked = now;
+        }
+        due
+    }
+
     fn still_for(&mut self, chip: usize, count: u64) -> Duration {
         let now = Instant::now();
         let entry = self.seen.entry(chip).or_insert((count, now));

@@ -29,8 +29,8 @@ pub(crate) trait Machine: Send {
     fn read(&self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool;
     /// Ends every wait in a domain.
     fn abort(&mut self, segment: Segment, reason: &str);
-    /// Back to fresh signals. Only while no task uses the domain.
-    fn reset(&mut self, segment: Segment);
+    /// Back to fresh signals, unless a member has ended. Only while no task uses the domain.
+    fn reset(&mut self, segment: Segment, chips: &[usize]);
     /// Sends a task; false if there is no room for now.
     fn submit(&mut self, chip: usize, id: u64, task: &Task) -> ringwork_native::Result<bool>;
     fn events(&mut self) -> Vec<Event>;
@@ -118,9 +118,9 @@ impl Machine for NativeMachine {
         }
     }
 
-    fn reset(&mut self, segment: Segment) {
+    fn reset(&mut self, segment: Segment, chips: &[usize]) {
         if let Some(segment) = self.segments.get(&segment) {
-            segment.reset();
+            self.fleet.reset(segment, chips);
         }
     }
 
@@ -162,5 +162,6 @@ impl Machine for NativeMachine {
 
     fn close(&mut self) {
         self.fleet.close();
+        self.segments.clear();
     }
 }

@@ -22,6 +22,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct Node {
     shared: Shared,
+    /// Beside the lock, which a run holds.
+    interrupter: Interrupter,
     domains: Vec<Domain>,
     contexts: Vec<ChipContext>,
 }
@@ -107,6 +109,7 @@ impl Node {
             state.know(&plan.segment, true);
         }
         let contexts = ChipContext::of_all(&state.devices, &plans);
+        let interrupter = state.machine.interrupter();
         let shared = Shared(Arc::new(Mutex::new(state)));
         let domains = plans
             .into_iter()
@@ -114,6 +117,7 @@ impl Node {
             .collect();
         Ok(Node {
             shared,
+            interrupter,
             domains,
             contexts,
         })
@@ -168,9 +172,7 @@ impl Node {
         let mut state = self.shared.lock();
         let chip = state.chip(device)?;
         let what = format!("a tensor on device {device}");
-        let bytes = (count as u64)
-            .checked_mul(T::DTYPE.bytes() as u64)
-            .unwrap_or(u64::MAX);
+        let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
         let layout = Layout::private(state.fresh_segment(), bytes)?;
         let plan = SegmentPlan {
             layout,
@@ -205,11 +207,13 @@ impl Node {
     /// A handle by which another thread can end a run, for Ctrl-C.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
-        self.shared.lock().machine.interrupter()
+        self.interrupter.clone()
     }
 
-    /// Ends everything: tasks, domains, chips, memory. Idempotent, bounded, also done on drop.
+    /// Ends everything: tasks, domains, chips, memory. Idempotent, bounded, also done on drop. A run on
+    /// another thread is interrupted.
     pub fn close(&self) {
+        self.interrupter.interrupt();
         let mut state = self.shared.lock();
         if !std::mem::replace(&mut state.closed, true) {
             state.abort_all("the node is closing");
@@ -325,6 +329,7 @@ impl State {
     }
 
     pub(crate) fn write(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check_open()?;
         self.settle()?;
         self.usable(segment)?;
         let fits = self.machine.write(segment, rank, offset, bytes);
@@ -336,6 +341,7 @@ impl State {
     }
 
     pub(crate) fn read(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.check_open()?;
         self.settle()?;
         self.usable(segment)?;
         let there = self.machine.read(segment, rank, offset, bytes);

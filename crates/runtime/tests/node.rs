@@ -1,4 +1,6 @@
 //! The node as a user meets it: configuration, bring-up, memory, domains, tasks, failures, the end.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 extern crate ringwork_native as ringwork;
 
 use ringwork_isa::{Barrier, Core, Element, Error as KernelError, In, InOut, Level, Out, Result, Shared};

@@ -10,7 +10,10 @@ pub(super) const EXAMPLE: Example = Example {
     name: "all_to_all",
     about: "a different part from every chip to every chip",
     min_devices: 1,
+    max_devices: None,
     default_devices: 4,
+    takes_algo: false,
+    counts_per_chip: |ranks| 2 * ranks,
     describe: describe_size,
     run,
 };

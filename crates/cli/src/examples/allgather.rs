@@ -10,7 +10,10 @@ pub(super) const EXAMPLE: Example = Example {
     name: "allgather",
     about: "everybody's data, on all chips",
     min_devices: 1,
+    max_devices: None,
     default_devices: 4,
+    takes_algo: false,
+    counts_per_chip: |ranks| 1 + ranks,
     describe: describe_size,
     run,
 };

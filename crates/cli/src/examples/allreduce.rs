@@ -1,8 +1,7 @@
 //! All-reduce over all chips: a domain, a window, signals, and a collective as a kernel.
 
-use super::Example;
+use super::{Example, describe_size};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
-use crate::report::bytes;
 use ringwork::collectives::{Team, kernels};
 use ringwork::prelude::*;
 
@@ -10,14 +9,11 @@ pub(super) const EXAMPLE: Example = Example {
     name: "allreduce",
     about: "a domain, its window, its signals: the sum over all chips, on all chips (--algo)",
     min_devices: 1,
+    max_devices: None,
     default_devices: 4,
-    describe: |job| {
-        let size = bytes(job.count * job.dtype.bytes());
-        format!(
-            "{} sum of {} x {} ({size}) per rank",
-            job.algorithm, job.count, job.dtype
-        )
-    },
+    takes_algo: true,
+    counts_per_chip: |_| 2,
+    describe: |job| format!("{} sum of {}", job.algorithm, describe_size(job)),
     run,
 };
 

@@ -10,7 +10,10 @@ pub(super) const EXAMPLE: Example = Example {
     name: "broadcast",
     about: "the root's data, on all chips",
     min_devices: 1,
+    max_devices: None,
     default_devices: 4,
+    takes_algo: false,
+    counts_per_chip: |_| 2,
     describe: describe_size,
     run,
 };

@@ -14,6 +14,7 @@ mod vector_add;
 
 use crate::job::{Check, Job};
 use crate::report::bytes;
+use serde_json::json;
 
 /// An example.
 pub(crate) struct Example {
@@ -21,7 +22,13 @@ pub(crate) struct Example {
     /// What it shows, in one line.
     pub(crate) about: &'static str,
     pub(crate) min_devices: usize,
+    /// More than these are not started.
+    pub(crate) max_devices: Option<usize>,
     pub(crate) default_devices: u32,
+    /// Whether `--algo` means something here.
+    pub(crate) takes_algo: bool,
+    /// How often `--count` elements each chip holds, for a number of ranks.
+    pub(crate) counts_per_chip: fn(usize) -> usize,
     /// What this run of it does, in a few words.
     pub(crate) describe: fn(&Job) -> String,
     pub(crate) run: fn(&Job) -> ringwork::Result<Vec<Check>>,
@@ -41,8 +48,18 @@ pub(crate) const ALL: &[Example] = &[
     overlapping_domains::EXAMPLE,
 ];
 
-/// The list for people.
-pub(crate) fn print_list() {
+/// The list, for people or for programs.
+pub(crate) fn print_list(as_json: bool) {
+    if as_json {
+        let list: Vec<_> = ALL
+            .iter()
+            .map(|Example { name, about, default_devices, takes_algo, .. }| {
+                json!({ "name": name, "about": about, "default_devices": default_devices, "takes_algo": takes_algo })
+            })
+            .collect();
+        println!("{}", json!({ "examples": list }));
+        return;
+    }
     let width = ALL.iter().map(|example| example.name.len()).max().unwrap_or(0);
     for Example { name, about, .. } in ALL {
         println!("{name:<width$}  {about}");
@@ -52,10 +69,15 @@ pub(crate) fn print_list() {
 
 /// Elements and bytes per rank, as most examples describe themselves.
 fn describe_size(job: &Job) -> String {
-    format!(
-        "{} x {} ({}) per rank",
-        job.count,
-        job.dtype,
-        bytes(job.count * job.dtype.bytes())
-    )
+    format!("{} per rank", size(job))
+}
+
+/// The same for examples without ranks.
+fn describe_chip_size(job: &Job) -> String {
+    format!("{} per chip", size(job))
+}
+
+fn size(job: &Job) -> String {
+    let bytes = bytes(job.count * job.dtype.bytes());
+    format!("{} x {} ({bytes})", job.count, job.dtype)
 }

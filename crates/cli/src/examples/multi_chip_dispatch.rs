@@ -1,7 +1,7 @@
 //! A kernel on each of several chips, and a host closure that collects the results.
 
 use super::vector_add::{add, sum};
-use super::{Example, describe_size};
+use super::{Example, describe_chip_size};
 use crate::job::{Check, Job, pattern};
 use ringwork::prelude::*;
 use std::cell::RefCell;
@@ -10,8 +10,11 @@ pub(super) const EXAMPLE: Example = Example {
     name: "multi_chip_dispatch",
     about: "a kernel on each of several chips, a host closure that collects",
     min_devices: 1,
+    max_devices: None,
     default_devices: 4,
-    describe: describe_size,
+    takes_algo: false,
+    counts_per_chip: |_| 3,
+    describe: describe_chip_size,
     run,
 };
 

@@ -2,15 +2,18 @@
 
 use super::{Example, describe_size};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
-use ringwork::collectives::{Algorithm, Team, kernels};
+use ringwork::collectives::{Team, kernels};
 use ringwork::prelude::*;
 
 pub(super) const EXAMPLE: Example = Example {
     name: "overlapping_domains",
     about: "one chip in two domains, with a different rank in each",
     min_devices: 2,
+    max_devices: None,
     default_devices: 3,
-    describe: describe_size,
+    takes_algo: true,
+    counts_per_chip: |_| 2,
+    describe: |job| format!("{} sum of {}", job.algorithm, describe_size(job)),
     run,
 };
 
@@ -49,7 +52,7 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
                     orch.group(domain.members().iter().copied(), |chip| {
                         let rank = domain.rank_of(chip).map_or(0, |rank| rank.0 as usize);
                         let (x, y) = (&x[rank], &y[rank]);
-                        let (op, algorithm) = (ReduceOp::Sum, Algorithm::TwoPhase);
+                        let (op, algorithm) = (ReduceOp::Sum, job.algorithm);
                         Ok(kernels::all_reduce::task(
                             x, y, &scratch, &meet, &steps, op, algorithm,
                         ))

@@ -10,7 +10,10 @@ pub(super) const EXAMPLE: Example = Example {
     name: "reduce_scatter",
     about: "each chip its part of the sum over all chips",
     min_devices: 1,
+    max_devices: None,
     default_devices: 4,
+    takes_algo: false,
+    counts_per_chip: |ranks| ranks + 1,
     describe: describe_size,
     run,
 };

@@ -1,6 +1,6 @@
 //! Chip memory that outlives a run: a weight is loaded once and used by every run after.
 
-use super::{Example, describe_size};
+use super::{Example, describe_chip_size};
 use crate::job::{Check, Job, pattern};
 use ringwork::prelude::*;
 
@@ -8,8 +8,11 @@ pub(super) const EXAMPLE: Example = Example {
     name: "resident_weight",
     about: "chip memory reused over runs: a weight loaded once",
     min_devices: 1,
+    max_devices: None,
     default_devices: 1,
-    describe: describe_size,
+    takes_algo: false,
+    counts_per_chip: |_| 4,
+    describe: describe_chip_size,
     run,
 };
 

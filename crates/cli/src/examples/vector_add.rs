@@ -1,6 +1,6 @@
 //! One chip, one kernel: `y = a + b`.
 
-use super::{Example, describe_size};
+use super::{Example, describe_chip_size};
 use crate::job::{Check, Job, pattern};
 use ringwork::prelude::*;
 
@@ -8,8 +8,11 @@ pub(super) const EXAMPLE: Example = Example {
     name: "vector_add",
     about: "one chip, one kernel: a + b",
     min_devices: 1,
+    max_devices: Some(1),
     default_devices: 1,
-    describe: describe_size,
+    takes_algo: false,
+    counts_per_chip: |_| 3,
+    describe: describe_chip_size,
     run,
 };
 

@@ -5,11 +5,11 @@
 //!
 //! | | staged | read from slots | steps | exact |
 //! |---|---|---|---|---|
-//! | [`packet`] | `8/7 S` | `8/7 (n-1) S` | 1 | yes |
-//! | [`one_phase`] | `S` | `n S` | 1 | yes |
-//! | [`two_phase`] | `S` | `2 S` | 2 | yes |
-//! | [`ring`] | `S` | `2 S (n-1)/n` from one neighbour | `2 (n-1)` | no |
-//! | [`bidirectional_ring`] | `S` | half of that from each neighbour | `2 (n-1)` | no |
+//! | [`packet()`] | `8/7 S` | `8/7 (n-1) S` | 1 | yes |
+//! | [`one_phase()`] | `S` | `n S` | 1 | yes |
+//! | [`two_phase()`] | `S` | `2 S` | 2 | yes |
+//! | [`ring()`] | `S` | `2 S (n-1)/n` from one neighbour | `2 (n-1)` | no |
+//! | [`bidirectional_ring()`] | `S` | half of that from each neighbour | `2 (n-1)` | no |
 
 mod bidirectional_ring;
 mod one_phase;

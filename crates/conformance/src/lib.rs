@@ -1,0 +1,181 @@
+//! What every [`Core`] must do, as one test suite for all platforms.
+//!
+//! A platform says how a domain of ranks is made and run ([`Machine`]), writes
+//! `ringwork_conformance::suite!(ItsMachine);` in a test, and gets every sentence of the suite as a test of
+//! its own. For tests only: nothing that ships depends on this crate.
+//!
+//! Kernels stage their own data and look at their own results, so a platform needs no other way into its
+//! memory. What only some platforms have (deadlines, real deaths) is tested beside them.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "this is a test suite")]
+
+#[doc(hidden)]
+pub mod alarm;
+#[doc(hidden)]
+pub mod data;
+#[doc(hidden)]
+pub mod order;
+mod refused;
+#[doc(hidden)]
+pub mod signals;
+
+#[doc(hidden)]
+pub use refused::check;
+
+use ringwork_isa::{
+    Barrier, Core, Element, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared, Signal, Signals, Span,
+};
+
+/// A domain on some platform: fresh windows, signals at zero.
+pub trait Machine: Sized {
+    /// What kernels run on.
+    type Core: Core;
+
+    /// A domain of `ranks`, each with [`SIGNALS`] cells and [`DATA_BYTES`] of data.
+    fn new(ranks: u32) -> Self;
+
+    /// Where the windows are.
+    fn windows(&self) -> Windows;
+
+    /// Runs a kernel on every rank at once; what each returned, in rank order. A panic of one is a panic
+    /// of this.
+    fn run<K>(&self, kernel: K) -> Vec<Result<()>>
+    where
+        K: AsyncFn(&Self::Core, Seat) -> Result<()> + Clone + Send + Sync + 'static;
+
+    /// Ends all waits in the domain: because a member died, or for another reason.
+    fn alarm(&self, dead: Option<Rank>, reason: &str);
+
+    /// Runs a kernel that succeeds everywhere.
+    fn run_well<K>(&self, kernel: K)
+    where
+        K: AsyncFn(&Self::Core, Seat) -> Result<()> + Clone + Send + Sync + 'static,
+    {
+        for (rank, end) in self.run(kernel).into_iter().enumerate() {
+            assert_eq!(end, Ok(()), "rank {rank}");
+        }
+    }
+}
+
+/// Signal cells of each rank.
+pub const SIGNALS: u32 = 4;
+/// Bytes of data of each rank.
+pub const DATA_BYTES: u64 = 4096 - SIGNALS as u64 * SIGNAL_STRIDE_BYTES;
+
+/// Where the windows of a domain are, for making handles.
+#[derive(Clone, Copy, Debug)]
+pub struct Windows {
+    /// The segment.
+    pub segment: Segment,
+    /// Bytes from one rank's window to the next.
+    pub stride: u64,
+    /// Byte offset of signal 0 of rank 0.
+    pub signals_base: u64,
+    /// Byte offset of the data of rank 0.
+    pub data_base: u64,
+}
+
+/// A rank's place in the domain: what its handles are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    /// The rank.
+    pub me: Rank,
+    /// Ranks in the domain.
+    pub ranks: u32,
+    /// Where the windows are.
+    pub windows: Windows,
+}
+
+impl Seat {
+    /// `len` elements at a byte offset of the data. Not checked: cores are what is tested.
+    #[must_use]
+    pub fn buffer<T: Element>(&self, offset_bytes: u64, len: u64) -> Shared<T> {
+        let span = Span {
+            segment: self.windows.segment,
+            base: self.windows.data_base.wrapping_add(offset_bytes),
+            stride: self.windows.stride,
+            me: self.me,
+            rank: self.me,
+            ranks: self.ranks,
+            dtype: T::DTYPE,
+            start: 0,
+            len,
+        };
+        Region::from_span(span).unwrap()
+    }
+
+    /// All my signals.
+    #[must_use]
+    pub fn signals(&self) -> Signals {
+        Signals {
+            segment: self.windows.segment,
+            base: self.windows.signals_base,
+            stride: self.windows.stride,
+            count: SIGNALS,
+            me: self.me,
+            ranks: self.ranks,
+        }
+    }
+
+    /// One of my signals.
+    #[must_use]
+    pub fn signal(&self, index: u32) -> Signal {
+        self.signals().at(index).unwrap()
+    }
+
+    /// A barrier over signal 0.
+    #[must_use]
+    pub fn barrier(&self) -> Barrier {
+        Barrier::new(self.signals())
+    }
+}
+
+/// The whole suite, as tests of one [`Machine`].
+#[macro_export]
+macro_rules! suite {
+    ($machine:ty) => {
+        $crate::suite!($machine; data:
+            what_is_stored_is_loaded_for_every_dtype,
+            a_copy_moves_its_elements_and_nothing_else,
+            a_copy_of_another_length_is_refused_and_writes_nothing,
+            a_copy_onto_itself_does_nothing,
+            a_copy_that_partly_overlaps_is_refused_and_writes_nothing,
+            a_reduction_is_folded_in_order_wide_and_rounded_once,
+            a_reduction_may_write_one_of_its_sources,
+            a_reduction_that_partly_overlaps_a_source_is_refused_and_writes_nothing,
+            a_reduction_of_nothing_or_too_much_or_unequal_lengths_is_refused,
+            a_tile_of_another_length_is_refused_and_writes_nothing,
+            tiles_add_and_multiply_element_by_element,
+            tiles_of_unequal_length_are_refused,
+            empty_regions_are_fine_everywhere,
+            handles_that_reach_outside_the_data_are_refused_and_write_nothing,
+            a_slice_past_the_end_and_a_rank_past_the_domain_are_refused,
+        );
+        $crate::suite!($machine; signals:
+            set_stores_and_add_adds_wrapping,
+            every_comparison_tests_what_it_says,
+            a_satisfied_wait_returns_the_value,
+            signals_outside_the_row_or_the_window_are_refused,
+        );
+        $crate::suite!($machine; order:
+            what_was_put_before_a_notify_is_there_after_the_wait,
+            adds_of_all_ranks_are_never_lost,
+            ranks_write_into_each_others_windows,
+            one_barrier_and_two_halves_are_enough_for_any_number_of_rounds,
+            one_signal_wakes_every_rank_that_waits_for_it,
+            packets_carry_any_length_and_reduce_in_rank_order,
+        );
+        $crate::suite!($machine; alarm:
+            a_wait_in_an_aborted_domain_says_why,
+            a_wait_for_a_dead_peer_names_it,
+            a_wait_that_is_satisfied_succeeds_despite_the_alarm,
+            the_first_alarm_stays,
+        );
+    };
+    ($machine:ty; $module:ident: $($name:ident,)*) => {$(
+        #[test]
+        fn $name() {
+            $crate::$module::$name::<$machine>();
+        }
+    )*};
+}

@@ -1,0 +1,180 @@
+//! A `Core` of loom's cells and bytes: just enough for kernels that store, meet and load.
+
+use super::PATIENCE;
+use loom::cell::UnsafeCell;
+use ringwork_isa::{
+    Barrier, CanRead, CanWrite, Compare, Core, Device, Element, Error, Notify, Rank, ReduceOp, Region,
+    Result, Segment, Shared, Signal, Signals, Sources, Span, Tile,
+};
+use ringwork_native::cell::Cell;
+use std::future::{Future, ready};
+
+/// Windows of a few bytes and one signal cell for each rank. All ranks share it.
+pub(crate) struct SmallCore {
+    cells: Vec<Cell>,
+    bytes: Vec<UnsafeCell<u8>>,
+    window_bytes: usize,
+}
+
+impl SmallCore {
+    pub(crate) fn new(ranks: u32, window_bytes: usize) -> SmallCore {
+        SmallCore {
+            cells: (0..ranks).map(|_| Cell::default()).collect(),
+            bytes: (0..ranks as usize * window_bytes)
+                .map(|_| UnsafeCell::new(0))
+                .collect(),
+            window_bytes,
+        }
+    }
+
+    fn ranks(&self) -> u32 {
+        u32::try_from(self.cells.len()).unwrap()
+    }
+
+    pub(crate) fn barrier(&self, me: u32) -> Barrier {
+        Barrier::new(Signals {
+            segment: Segment(1),
+            base: 0,
+            stride: 128,
+            count: 1,
+            me: Rank(me),
+            ranks: self.ranks(),
+        })
+    }
+
+    pub(crate) fn scratch<T: Element>(&self, me: u32) -> Shared<T> {
+        Region::from_span(Span {
+            segment: Segment(1),
+            base: 0,
+            stride: self.window_bytes as u64,
+            me: Rank(me),
+            rank: Rank(me),
+            ranks: self.ranks(),
+            dtype: T::DTYPE,
+            start: 0,
+            len: (self.window_bytes / size_of::<T>()) as u64,
+        })
+        .unwrap()
+    }
+
+    fn cell(&self, signal: &Signal) -> &Cell {
+        &self.cells[signal.rank().0 as usize]
+    }
+
+    fn bytes(&self, span: &Span) -> &[UnsafeCell<u8>] {
+        let range = span.byte_range().unwrap();
+        &self.bytes[range.start as usize..range.end as usize]
+    }
+}
+
+/// For the instructions that the models do not use.
+fn unused<T>() -> impl Future<Output = Result<T>> {
+    ready(Err(Error::failed("not an instruction of this core")))
+}
+
+impl Core for SmallCore {
+    fn device(&self) -> Device {
+        Device(0)
+    }
+
+    fn copy<T: Element>(
+        &self,
+        _: Region<T, impl CanWrite>,
+        _: Region<T, impl CanRead>,
+    ) -> impl Future<Output = Result<()>> {
+        unused()
+    }
+
+    fn reduce<T: Element>(
+        &self,
+        _: Region<T, impl CanWrite>,
+        _: impl Sources<T>,
+        _: ReduceOp,
+    ) -> impl Future<Output = Result<()>> {
+        unused()
+    }
+
+    fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
+        let bytes: Vec<u8> = self
+            .bytes(&src.span())
+            .iter()
+            // SAFETY: loom checks that no other thread writes it.
+            .map(|byte| byte.with(|at| unsafe { *at }))
+            .collect();
+        ready(Ok(Tile::new(bytemuck::pod_collect_to_vec(&bytes))))
+    }
+
+    fn store<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        tile: &Tile<T>,
+    ) -> impl Future<Output = Result<()>> {
+        let from: &[u8] = bytemuck::cast_slice(tile.values());
+        for (byte, value) in self.bytes(&dst.span()).iter().zip(from) {
+            // SAFETY: loom checks that no other thread is at it.
+            byte.with_mut(|at| unsafe { *at = *value });
+        }
+        ready(Ok(()))
+    }
+
+    fn add<T: Element>(&self, _: &Tile<T>, _: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        unused()
+    }
+
+    fn mul<T: Element>(&self, _: &Tile<T>, _: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        unused()
+    }
+
+    fn put_packets<T: Element>(
+        &self,
+        _: Shared<i64>,
+        _: Region<T, impl CanRead>,
+        _: i32,
+    ) -> impl Future<Output = Result<()>> {
+        unused()
+    }
+
+    fn get_packets<T: Element>(
+        &self,
+        _: Region<T, impl CanWrite>,
+        _: Shared<i64>,
+        _: Signal,
+        _: i32,
+    ) -> impl Future<Output = Result<()>> {
+        unused()
+    }
+
+    fn reduce_packets<T: Element>(
+        &self,
+        _: Region<T, impl CanWrite>,
+        _: Region<T, impl CanRead>,
+        _: Shared<i64>,
+        _: Signal,
+        _: ReduceOp,
+        _: i32,
+    ) -> impl Future<Output = Result<()>> {
+        unused()
+    }
+
+    fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
+        async move {
+            match how {
+                Notify::Set(value) => self.cell(&signal).set(value),
+                Notify::Add(amount) => self.cell(&signal).add(amount),
+            }
+            Ok(())
+        }
+    }
+
+    fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
+        async move {
+            let satisfied = |value| compare.holds(value, operand);
+            let waited = self.cell(&signal).wait(PATIENCE, None, satisfied, |_| None::<()>);
+            Ok(waited.unwrap())
+        }
+    }
+
+    fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
+        async move { Ok(self.cell(&signal).load()) }
+    }
+}

@@ -1,0 +1,34 @@
+//! A first program: the sum over four chips, on all of them.
+
+use ringwork::prelude::*;
+
+/// y = the sum of everybody's x: stage, meet, add in rank order.
+#[kernel]
+async fn sum<C: Core>(core: &C, x: In<f32>, y: Out<f32>, scratch: Shared<f32>, meet: Barrier) -> Result<()> {
+    let slot = scratch.half(meet.epoch(core).await?); // double-buffered: one barrier is enough
+    core.copy(slot, x).await?; // into my window
+    meet.arrive_and_wait(core).await?;
+    core.reduce(y, slot.on_all(), ReduceOp::Sum).await // out of everybody's
+}
+
+fn main() -> ringwork::Result<()> {
+    let node = Node::builder().devices(0..4).launch()?; // four processes, ready
+    let chips = node.devices();
+    let spec = DomainSpec::new("tp", chips.clone())
+        .buffer::<f32>("scratch", 512)
+        .barrier("meet");
+    let tp = node.open_domain(&spec)?;
+    let (scratch, meet) = (tp.buffer("scratch")?, tp.barrier("meet")?);
+    let (mut x, mut y) = (Vec::new(), Vec::new());
+    for chip in &chips {
+        x.push(node.tensor(*chip, &[1.0; 256])?); // memory of one chip
+        y.push(node.zeros(*chip, 256)?);
+    }
+    node.run(|orch| {
+        let task = |i: usize| sum::task(&x[i], &y[i], &scratch, &meet);
+        orch.group(chips.clone(), |chip| Ok(task(chip.0 as usize)))
+    })?; // returns when every chip is done, or with the first error and its path
+    assert_eq!(y[3].read()?, [4.0; 256]);
+    node.close(); // also on drop; nothing is left either way
+    Ok(())
+}

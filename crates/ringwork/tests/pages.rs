@@ -1,0 +1,51 @@
+//! The pages that people read: their links lead somewhere, and what they quote is what there is.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn pages() -> Vec<PathBuf> {
+    let folders = [root(), root().join("docs"), root().join("crates/isa")];
+    let files = folders
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let paths = files.map(|file| file.unwrap().path());
+    paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect()
+}
+
+#[test]
+fn every_link_to_a_file_leads_to_one() {
+    let mut links = 0;
+    for page in pages() {
+        let text = read_to_string(&page).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            // Web addresses, and names that rustdoc resolves.
+            let elsewhere = file.contains("://") || file.contains("::") || !file.contains(['.', '/', '-']);
+            if file.is_empty() || elsewhere {
+                continue;
+            }
+            links += 1;
+            let there = page.parent().unwrap().join(file).exists();
+            assert!(there, "{}: {target}", page.display());
+        }
+    }
+    assert!(links > 20, "found {links} links only; is the search still right?");
+}
+
+#[test]
+fn the_program_in_the_readme_is_the_example() {
+    let example = read_to_string(root().join("crates/ringwork/examples/sum.rs")).unwrap();
+    let (_, program) = example.split_once("\n\n").unwrap();
+    let readme = read_to_string(root().join("README.md")).unwrap();
+    assert!(
+        readme.contains(&format!("```rust\n{program}```")),
+        "copy it from crates/ringwork/examples/sum.rs"
+    );
+}

@@ -1,0 +1,104 @@
+//! All-reduces over some chips of a node, with their golden result.
+
+use super::rng::Rng;
+use ringwork_collectives::{Algorithm, Team, kernels};
+use ringwork_isa::ReduceOp;
+use ringwork_runtime::{Buffer, Device, DomainSpec, Node, Result, SignalRow, Tensor};
+
+/// Chips of a node with everything that an all-reduce needs.
+#[derive(Debug)]
+pub struct Reducers {
+    pub members: Vec<Device>,
+    scratch: Buffer<f32>,
+    meet: SignalRow,
+    steps: SignalRow,
+    x: Vec<Tensor<f32>>,
+    y: Vec<Tensor<f32>>,
+}
+
+/// What a domain needs for all-reduces.
+pub fn spec(members: &[Device], count: usize) -> DomainSpec {
+    DomainSpec::new("tp", members.iter().copied())
+        .buffer::<f32>("scratch", 2 * count)
+        .barrier("meet")
+        .signals("steps", Team::<f32>::STEP_CELLS)
+}
+
+impl Reducers {
+    /// Opens a domain of these chips, and puts `rank * 100 + i` on each.
+    pub fn open(node: &Node, members: &[Device], count: usize) -> Result<Reducers> {
+        Reducers::on(node, &node.open_domain(&spec(members, count))?, count)
+    }
+
+    /// The same in a domain that is there already.
+    pub fn on(node: &Node, tp: &ringwork_runtime::Domain, count: usize) -> Result<Reducers> {
+        let members = tp.members().to_vec();
+        let (mut x, mut y) = (Vec::new(), Vec::new());
+        for (rank, member) in members.iter().enumerate() {
+            let values: Vec<f32> = (0..count).map(|i| (rank * 100 + i) as f32).collect();
+            x.push(node.tensor(*member, &values)?);
+            y.push(node.zeros::<f32>(*member, count)?);
+        }
+        let (scratch, meet, steps) = (tp.buffer("scratch")?, tp.barrier("meet")?, tp.signals("steps")?);
+        Ok(Reducers {
+            members,
+            scratch,
+            meet,
+            steps,
+            x,
+            y,
+        })
+    }
+
+    /// One run of `rounds` all-reduces, submitted at once.
+    pub fn reduce(&self, node: &Node, algorithm: Algorithm, rounds: usize) -> Result<()> {
+        node.run(|orch| {
+            for _ in 0..rounds {
+                orch.group(self.members.iter().copied(), |chip| {
+                    let rank = self.rank_of(chip);
+                    let (x, y) = (&self.x[rank], &self.y[rank]);
+                    let (scratch, meet, steps) = (&self.scratch, &self.meet, &self.steps);
+                    Ok(kernels::all_reduce::task(
+                        x,
+                        y,
+                        scratch,
+                        meet,
+                        steps,
+                        ReduceOp::Sum,
+                        algorithm,
+                    ))
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// All-reduces until something goes wrong.
+    pub fn reduce_forever(&self, node: &Node, rng: &mut Rng) -> ringwork_runtime::Error {
+        loop {
+            let algorithm = Algorithm::ALL[rng.below(4)];
+            if let Err(error) = self.reduce(node, algorithm, 1 + rng.below(4)) {
+                return error;
+            }
+        }
+    }
+
+    /// Whether every chip has the sum.
+    pub fn verified(&self) -> Result<bool> {
+        let ranks = self.members.len();
+        for y in &self.y {
+            let golden = |i| (ranks * i + 100 * ranks * (ranks - 1) / 2) as f32;
+            if y.read()?.iter().enumerate().any(|(i, value)| *value != golden(i)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    pub fn rank_of(&self, chip: Device) -> usize {
+        self.members
+            .iter()
+            .position(|member| *member == chip)
+            .expect("a member")
+    }
+}

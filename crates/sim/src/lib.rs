@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod bound;
+mod compute;
+mod machine;
+mod net;
+mod picture;
+mod queue;
+mod show;
+mod time;
+pub mod timeline;
+mod timeline_write;
+mod topology;
+
+pub use bound::{BelowBound, Bound, Collective, lower_bound};
+pub use compute::{Systolic, roofline_ps};
+pub use machine::{Machine, Options, Outcome, SegmentSpec, SimCore, SimError, Stuck, StuckOn, TaskId};
+pub use net::{
+    Attach, ExplicitLink, Fabric, Flow, Level, LinkClass, MAX_LINKS, MAX_PLACES, Network, Sent, Shape, Step,
+    Switching,
+};
+pub use queue::EventQueue;
+pub use time::{PS_PER_SECOND, Ps, Rate, ShowPs};
+pub use topology::{Chip, Dma, Memory, PRESETS, Problem, Queues, Topology, TopologyError, Unit, preset_yaml};

@@ -1,0 +1,216 @@
+//! Arrivals: what happens when bytes, notifications and questions get where they were going.
+
+use super::signals::Waiter;
+use super::state::{Event, Notice, Purpose, Reply, State, Waiting};
+use crate::net::{Flow, Sent, Step};
+use ringwork_isa::{Notify, Result, Signal};
+
+impl State {
+    /// A message on its way was woken.
+    pub(crate) fn flow(&mut self, flow: Flow) {
+        let now = self.now();
+        if self.network.wake(now, flow) != Step::Arrived {
+            return;
+        }
+        match self.purposes[flow.index as usize].take() {
+            None => {}
+            // Of a task that is gone.
+            Some(Purpose::Posted { core, .. } | Purpose::Fetch { core })
+                if self.cores[core as usize].is_none() => {}
+            Some(Purpose::Posted {
+                core,
+                sequence,
+                to,
+                start_ps,
+                bytes,
+                from,
+            }) => {
+                self.trace.transfer(from, to, start_ps, now, bytes);
+                self.arrived(core, sequence);
+            }
+            Some(Purpose::Fetch { core }) => {
+                self.core(core).fetches -= 1;
+                if self.core(core).fetches == 0 {
+                    self.fetched(core);
+                }
+            }
+            Some(Purpose::Notify(notice)) => {
+                let floor = self.notices[notice as usize].floor_ps;
+                if floor > now {
+                    self.queue.push(floor, Event::Signal(notice));
+                } else {
+                    self.deliver(notice);
+                }
+            }
+        }
+    }
+
+    /// A transfer that was queued has arrived; only the low bits of its number are known.
+    pub(crate) fn landed(&mut self, core: u32, low: u32) {
+        let oldest = self.core(core).oldest;
+        #[allow(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+        let ahead = low.wrapping_sub(oldest as u32);
+        self.arrived(core, oldest + u64::from(ahead));
+    }
+
+    /// A posted transfer has arrived: whoever had to follow it may go on.
+    pub(crate) fn arrived(&mut self, core: u32, sequence: u64) {
+        let state = self.core(core);
+        if let Some(index) = sequence
+            .checked_sub(state.oldest)
+            .and_then(|i| usize::try_from(i).ok())
+            && let Some(done) = state.inflight.get_mut(index)
+        {
+            *done = true;
+        }
+        while state.inflight.front() == Some(&true) {
+            state.inflight.pop_front();
+            state.oldest += 1;
+        }
+        let oldest = state.oldest;
+        let mut index = 0;
+        while index < self.core(core).parked.len() {
+            if self.core(core).parked[index].after <= oldest {
+                let notice = self.core(core).parked.remove(index);
+                self.apply(notice);
+            } else {
+                index += 1;
+            }
+        }
+        if self.core(core).stalled.is_some() {
+            self.retry(core);
+        }
+        self.drain(core);
+    }
+
+    /// Sends a notification.
+    pub(crate) fn notify(&mut self, core: u32, signal: &Signal, how: Notify) -> Result<bool> {
+        let (slot, owner) = self.slot(core, signal)?;
+        let now = self.now();
+        let bytes = self.topology.chip.signal_bytes;
+        let state = self.core(core);
+        let notice = Notice {
+            core,
+            slot,
+            how,
+            after: state.oldest + state.inflight.len() as u64,
+            floor_ps: state.floor_ps.max(now),
+            issued_ps: now,
+            rank: state.rank,
+        };
+        let rank = state.rank;
+        let mut path = std::mem::take(&mut self.path);
+        path.clear();
+        self.route(rank, owner, &mut path);
+        let sent = match path.as_slice() {
+            [] => Sent::Final {
+                injected_ps: now,
+                arrival_ps: now,
+            },
+            path => self.network.send(now, now, path, bytes),
+        };
+        self.path = path;
+        let visible = match sent {
+            Sent::Booked { flow, .. } => {
+                let index = self.keep(notice);
+                self.set_purpose(flow, Purpose::Notify(index));
+                self.reply(core, now, Reply::Done);
+                return Ok(true);
+            }
+            Sent::Final { arrival_ps, .. } => arrival_ps.max(notice.floor_ps),
+        };
+        if visible > now {
+            let index = self.keep(notice);
+            self.queue.push(visible, Event::Signal(index));
+        } else if notice.after > self.core(core).oldest {
+            self.core(core).parked.push(notice);
+        } else {
+            self.apply(notice);
+        }
+        self.reply(core, now, Reply::Done);
+        Ok(true)
+    }
+
+    fn keep(&mut self, notice: Notice) -> u32 {
+        if let Some(index) = self.free_notices.pop() {
+            self.notices[index as usize] = notice;
+            return index;
+        }
+        self.notices.push(notice);
+        u32::try_from(self.notices.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// A notification is there; it is seen now, or when what it follows has arrived.
+    pub(crate) fn deliver(&mut self, index: u32) {
+        let notice = self.notices[index as usize];
+        self.free_notices.push(index);
+        match self.cores[notice.core as usize].as_mut() {
+            Some(core) if notice.after > core.oldest => core.parked.push(notice),
+            _ => self.apply(notice),
+        }
+    }
+
+    /// Changes a signal and wakes whoever it satisfies.
+    fn apply(&mut self, notice: Notice) {
+        let cell = self
+            .signals
+            .change(notice.slot, notice.how, (notice.rank, notice.issued_ps));
+        let (segment, offset, value) = (cell.segment, cell.offset, cell.value);
+        let mut index = 0;
+        while let Some(waiter) = self.signals.cells[notice.slot as usize]
+            .waiters
+            .get(index)
+            .copied()
+        {
+            if waiter.compare.holds(value, waiter.operand) {
+                self.signals.cells[notice.slot as usize].waiters.remove(index);
+                self.inquire(waiter.core);
+            } else {
+                index += 1;
+            }
+        }
+        self.memory.set_word(segment, offset, value);
+    }
+
+    /// A question has reached the signal's owner.
+    pub(crate) fn asked(&mut self, core: u32) {
+        self.inquire(core);
+    }
+
+    /// Looks at the signal a core waits for.
+    pub(crate) fn inquire(&mut self, core: u32) {
+        let Some(waiting) = self.core(core).waiting else {
+            return;
+        };
+        let Waiting {
+            slot,
+            wanted,
+            since_ps,
+            back_ps,
+            signal,
+        } = waiting;
+        let (value, cause) = (
+            self.signals.cells[slot as usize].value,
+            self.signals.cells[slot as usize].cause,
+        );
+        if let Some((compare, operand)) = wanted
+            && !compare.holds(value, operand)
+        {
+            self.signals.cells[slot as usize].waiters.push(Waiter {
+                core,
+                compare,
+                operand,
+            });
+            return;
+        }
+        let (now, rank) = (self.now(), self.core(core).rank);
+        let state = self.core(core);
+        state.waiting = None;
+        let end = now + back_ps;
+        if wanted.is_some() {
+            let what = || format!("signal {} of rank {}", signal.index(), signal.rank());
+            self.trace.wait(rank, (since_ps, end), cause, what);
+        }
+        self.reply(core, end, Reply::Value(value));
+    }
+}

@@ -1,0 +1,295 @@
+//! Instructions: what each asks of the machine, and when it is answered.
+//!
+//! # The model
+//! - **Copies and stores are posted**: the core goes on as soon as a DMA engine (or a place in its queue)
+//!   has taken them. Memory they still use is guarded: an instruction of the same core that would read what
+//!   is still arriving, or overwrite what is still being read, waits. So a kernel sees program order, and
+//!   transfers overlap with each other and with compute wherever the program lets them.
+//! - **Reading from another chip** costs the way there, then the bytes' way back.
+//! - **A notification follows** its core's earlier transfers: it is on the same FIFO links behind those to
+//!   the same chip, and is not seen before those to other chips have arrived either. That costs no
+//!   acknowledgement.
+//! - **Loads, reductions and vector arithmetic** keep the core until they are done.
+//! - **Resources are charged when they are granted**: a queued transfer enters its first link when an
+//!   engine takes it, not when it was issued.
+//! - Data moves at issue. A program without races cannot tell.
+
+use super::memory::Located;
+use super::state::{Event, Reply, State, Until, Waiting};
+use crate::time::Ps;
+use ringwork_isa::stepped::{Answer, Instruction};
+use ringwork_isa::{Dtype, Error, ReduceOp, Result, Signal, Site, Span};
+use std::panic::Location;
+
+/// Peeks at one instant that cost nothing; more mean that a kernel polls.
+const FREE_PEEKS: u32 = 64;
+/// What polling costs after that.
+const POLL_PS: Ps = 50_000;
+
+impl State {
+    /// Takes an instruction; the answer is either there at once, or comes with an event.
+    pub(crate) fn issue(&mut self, core: u32, instruction: Instruction, at: &'static Location<'static>) {
+        self.core(core).at = Some(at);
+        if !self.execute(core, &instruction) {
+            self.core(core).stalled = Some(Box::new(instruction));
+        }
+        self.schedule_wakes();
+    }
+
+    /// Tries an instruction again that had to wait for memory or a DMA queue.
+    pub(crate) fn retry(&mut self, core: u32) {
+        if let Some(instruction) = self.core(core).stalled.take()
+            && !self.execute(core, &instruction)
+        {
+            self.core(core).stalled = Some(instruction);
+        }
+    }
+
+    /// Does what it can; `false` if the core has to try again.
+    fn execute(&mut self, core: u32, instruction: &Instruction) -> bool {
+        let done = match instruction {
+            Instruction::Copy { dst, src } => self.copy(core, dst, src),
+            Instruction::Reduce { dst, sources, op } => self.reduce(core, dst, sources, *op),
+            Instruction::Load { src } => self.load(core, src),
+            Instruction::Store { dst, bytes } => self.store(core, dst, bytes.as_deref()),
+            Instruction::Vector { elements, dtype } => {
+                let end = self.vector(core, self.now(), elements.saturating_mul(dtype.bytes() as u64));
+                self.reply(core, end, Reply::Done);
+                Ok(true)
+            }
+            Instruction::Notify { signal, how } => self.notify(core, signal, *how),
+            Instruction::Wait {
+                signal,
+                compare,
+                operand,
+            } => self.wait(core, signal, Some((*compare, *operand))),
+            Instruction::Peek { signal } => self.wait(core, signal, None),
+        };
+        done.unwrap_or_else(|error| {
+            self.core(core).answer = Reply::Other(Box::new(Err(error)));
+            self.open(core);
+            true
+        })
+    }
+
+    fn site(&mut self, core: u32) -> Site {
+        self.core(core).at.map_or_else(Site::caller, Into::into)
+    }
+
+    fn locate(&mut self, core: u32, span: &Span) -> Result<Located> {
+        let rank = self.core(core).rank;
+        if let Some(located) = self.memory.locate(rank, span) {
+            return Ok(located);
+        }
+        let range = span.byte_range().unwrap_or(span.base..span.base);
+        let site = self.site(core);
+        Err(Error::NotMapped {
+            segment: span.segment,
+            start: range.start,
+            end: range.end,
+            site,
+        })
+    }
+
+    fn refuse_overlap(&mut self, core: u32, dst: &Located, sources: &[Located]) -> Result<()> {
+        let bad = sources
+            .iter()
+            .position(|source| source.overlaps(dst) && source != dst);
+        match bad {
+            None => Ok(()),
+            Some(index) => Err(Error::Overlap {
+                source_index: u32::try_from(index).unwrap_or(u32::MAX),
+                site: self.site(core),
+            }),
+        }
+    }
+
+    /// Whether this memory is free of the core's own posted transfers. If not, the core will try again.
+    fn clear(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
+        let now = self.now();
+        let state = self.core(core);
+        if state.posted.is_empty() {
+            return true;
+        }
+        let oldest = state.oldest;
+        let inflight = std::mem::take(&mut state.inflight);
+        let over = |until: Until| match until {
+            Until::At(at) => at <= now,
+            // Everything before `oldest` has arrived; later ones say so themselves.
+            Until::Sequence(s) => {
+                s < oldest
+                    || usize::try_from(s - oldest).is_ok_and(|i| inflight.get(i).copied().unwrap_or(true))
+            }
+        };
+        state
+            .posted
+            .retain(|posted| !over(posted.dst.1) || posted.src.is_some_and(|(_, until)| !over(until)));
+        let mut blocked: Option<Until> = None;
+        let mut block = |until: Until| {
+            blocked = Some(match (blocked, until) {
+                (Some(Until::At(a)), Until::At(b)) => Until::At(a.max(b)),
+                (_, Until::Sequence(s)) => Until::Sequence(s),
+                (Some(known), _) => known,
+                (None, until) => until,
+            });
+        };
+        for posted in &state.posted {
+            let (dst, until) = posted.dst;
+            let touched = reads.iter().any(|r| r.overlaps(&dst)) || write.is_some_and(|w| w.overlaps(&dst));
+            if touched && !over(until) {
+                block(until);
+            }
+            if let (Some((src, until)), Some(write)) = (posted.src, write)
+                && write.overlaps(&src)
+                && !over(until)
+            {
+                block(until);
+            }
+        }
+        state.inflight = inflight;
+        if let Some(Until::At(at)) = blocked {
+            self.queue.push(at, Event::Retry(core));
+        }
+        blocked.is_none()
+    }
+
+    fn copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<bool> {
+        let (dst, src) = (self.locate(core, dst)?, self.locate(core, src)?);
+        self.refuse_overlap(core, &dst, &[src])?;
+        if !self.clear(core, &[src], Some(&dst)) {
+            return Ok(false);
+        }
+        if !self.post(core, Some(src), dst) {
+            return Ok(false);
+        }
+        self.memory.copy(&dst, &src);
+        self.reply(core, self.now(), Reply::Done);
+        Ok(true)
+    }
+
+    fn store(&mut self, core: u32, dst: &Span, bytes: Option<&[u8]>) -> Result<bool> {
+        let dst = self.locate(core, dst)?;
+        if !self.clear(core, &[], Some(&dst)) || !self.post(core, None, dst) {
+            return Ok(false);
+        }
+        if let Some(bytes) = bytes {
+            self.memory.store(&dst, bytes);
+        }
+        self.reply(core, self.now(), Reply::Done);
+        Ok(true)
+    }
+
+    fn load(&mut self, core: u32, src: &Span) -> Result<bool> {
+        let src = self.locate(core, src)?;
+        if !self.clear(core, &[src], None) {
+            return Ok(false);
+        }
+        let bytes = self.memory.load(&src);
+        self.fetch(
+            core,
+            &[src],
+            None,
+            0,
+            Reply::Other(Box::new(Ok(Answer::Bytes(bytes)))),
+        );
+        Ok(true)
+    }
+
+    fn reduce(
+        &mut self,
+        core: u32,
+        dst: &Span,
+        sources: &[Span],
+        op: ringwork_isa::ReduceOp,
+    ) -> Result<bool> {
+        let dtype = dst.dtype;
+        let dst = self.locate(core, dst)?;
+        let mut located = std::mem::take(&mut self.operands);
+        located.clear();
+        for source in sources {
+            located.push(self.locate(core, source)?);
+        }
+        let done = self.reduce_located(core, dst, &located, dtype, op);
+        self.operands = located;
+        done
+    }
+
+    fn reduce_located(
+        &mut self,
+        core: u32,
+        dst: Located,
+        located: &[Located],
+        dtype: Dtype,
+        op: ReduceOp,
+    ) -> Result<bool> {
+        self.refuse_overlap(core, &dst, located)?;
+        if !self.clear(core, located, Some(&dst)) {
+            return Ok(false);
+        }
+        self.memory.reduce(&dst, located, dtype, op);
+        let combine = dst.bytes().saturating_mul(located.len() as u64 - 1);
+        self.fetch(core, located, Some(dst), combine, Reply::Done);
+        Ok(true)
+    }
+
+    /// The slot of a signal and the rank that owns it.
+    pub(crate) fn slot(&mut self, core: u32, signal: &Signal) -> Result<(u32, u32)> {
+        let segment = signal.segment();
+        let found = self
+            .memory
+            .get(segment.0)
+            .zip(signal.offset())
+            .and_then(|(stored, offset)| {
+                let owner = *stored.members.get(signal.rank().0 as usize)?;
+                (offset.checked_add(4)? <= stored.bytes).then_some((offset, owner))
+            });
+        let Some((offset, owner)) = found else {
+            let start = signal.offset().unwrap_or(u64::MAX);
+            let site = self.site(core);
+            return Err(Error::NotMapped {
+                segment,
+                start,
+                end: start.saturating_add(4),
+                site,
+            });
+        };
+        let memory = &self.memory;
+        let slot = self
+            .signals
+            .slot(segment.0, offset, || memory.word(segment.0, offset).unwrap_or(0));
+        Ok((slot, owner))
+    }
+
+    fn wait(
+        &mut self,
+        core: u32,
+        signal: &Signal,
+        wanted: Option<(ringwork_isa::Compare, i32)>,
+    ) -> Result<bool> {
+        let (slot, owner) = self.slot(core, signal)?;
+        let (now, rank) = (self.now(), self.core(core).rank);
+        let mut there = self.latency(rank, owner);
+        let back_ps = self.latency(owner, rank);
+        if wanted.is_none() && owner == rank {
+            let (at, count) = self.core(core).peeks;
+            let count = if at == now { count + 1 } else { 1 };
+            self.core(core).peeks = (now, count);
+            if count > FREE_PEEKS {
+                there = POLL_PS;
+            }
+        }
+        self.core(core).waiting = Some(Waiting {
+            signal: *signal,
+            slot,
+            wanted,
+            since_ps: now,
+            back_ps,
+        });
+        if there == 0 {
+            self.inquire(core);
+        } else {
+            self.queue.push(now + there, Event::Ask(core));
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,286 @@
+//! Memory of a simulated machine: segments of plain bytes, or of none.
+//!
+//! # Invariants
+//! - **MEM-1 (checked).** Every access is checked against its segment before anything is written.
+//! - **MEM-2 (same bits).** Elements are combined by [`Element`]'s rules only, in the order of the sources.
+
+use super::error::SimError;
+use ringwork_isa::{Element, ReduceOp, Segment, Span, with_dtype};
+use std::ops::Range;
+
+/// A segment to be defined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentSpec {
+    /// Its number.
+    pub segment: Segment,
+    /// The machine's rank of each member, in member order; one for a chip's private memory.
+    pub members: Vec<u32>,
+    /// Bytes of the whole segment: all members' windows.
+    pub bytes: u64,
+    /// Which memory of each chip it is in, by number.
+    pub memory: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stored {
+    pub(crate) members: Vec<u32>,
+    pub(crate) bytes: u64,
+    pub(crate) memory: usize,
+    data: Option<Vec<u8>>,
+}
+
+/// Where a span is: a range of a segment, and the rank that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Located {
+    pub(crate) segment: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) rank: u32,
+    pub(crate) memory: u32,
+}
+
+impl Located {
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
+    #[inline]
+    pub(crate) fn overlaps(&self, other: &Located) -> bool {
+        self.segment == other.segment && self.start < other.end && other.start < self.end
+    }
+
+    fn range(&self) -> Range<usize> {
+        // Inside a Vec, so it fits.
+        usize::try_from(self.start).unwrap_or(usize::MAX)..usize::try_from(self.end).unwrap_or(usize::MAX)
+    }
+}
+
+const MAX_SEGMENTS: u32 = 1 << 24;
+
+/// All segments of a machine.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    segments: Vec<Option<Box<Stored>>>,
+    hollow: bool,
+    /// Bytes in use, by rank and memory.
+    used: Vec<u64>,
+    kinds: usize,
+}
+
+impl Memory {
+    pub(crate) fn new(hollow: bool, ranks: u32, kinds: usize) -> Memory {
+        Memory {
+            segments: Vec::new(),
+            hollow,
+            used: vec![0; ranks as usize * kinds.max(1)],
+            kinds: kinds.max(1),
+        }
+    }
+
+    pub(crate) fn is_hollow(&self) -> bool {
+        self.hollow
+    }
+
+    pub(crate) fn define(
+        &mut self,
+        spec: SegmentSpec,
+        memories: &[crate::topology::Memory],
+    ) -> Result<(), SimError> {
+        let index = spec.segment.0 as usize;
+        if spec.segment.0 >= MAX_SEGMENTS || self.segments.get(index).is_some_and(Option::is_some) {
+            return Err(SimError::BadSegment(spec.segment));
+        }
+        let each = spec.bytes / (spec.members.len() as u64).max(1);
+        if let Some(memory) = memories.get(spec.memory) {
+            for rank in &spec.members {
+                let needed = self.used[*rank as usize * self.kinds + spec.memory].saturating_add(each);
+                if needed > memory.capacity {
+                    let memory_name = memory.name.clone();
+                    return Err(SimError::OutOfMemory {
+                        rank: *rank,
+                        memory: memory_name,
+                        capacity: memory.capacity,
+                        needed,
+                    });
+                }
+            }
+            for rank in &spec.members {
+                self.used[*rank as usize * self.kinds + spec.memory] += each;
+            }
+        }
+        if self.segments.len() <= index {
+            self.segments.resize_with(index + 1, || None);
+        }
+        let data = match usize::try_from(spec.bytes) {
+            Ok(bytes) if !self.hollow => Some(vec![0; bytes]),
+            _ => None,
+        };
+        let stored = Stored {
+            members: spec.members,
+            bytes: spec.bytes,
+            memory: spec.memory,
+            data,
+        };
+        self.segments[index] = Some(Box::new(stored));
+        Ok(())
+    }
+
+    pub(crate) fn release(&mut self, segment: Segment) {
+        let Some(stored) = self.segments.get_mut(segment.0 as usize).and_then(Option::take) else {
+            return;
+        };
+        let each = stored.bytes / (stored.members.len() as u64).max(1);
+        for rank in &stored.members {
+            if let Some(used) = self.used.get_mut(*rank as usize * self.kinds + stored.memory) {
+                *used = used.saturating_sub(each);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, segment: u32) -> Option<&Stored> {
+        self.segments.get(segment as usize)?.as_deref()
+    }
+
+    /// Where a span is, for a core of `rank`; `None` if it is nowhere, or in another chip's private memory.
+    #[inline]
+    pub(crate) fn locate(&self, rank: u32, span: &Span) -> Option<Located> {
+        let stored = self.get(span.segment.0)?;
+        let range = span.byte_range()?;
+        let owner = *stored.members.get(span.rank.0 as usize)?;
+        let private = stored.members.len() == 1 && owner != rank;
+        if range.end > stored.bytes || private {
+            return None;
+        }
+        Some(Located {
+            segment: span.segment.0,
+            start: range.start,
+            end: range.end,
+            rank: owner,
+            memory: u32::try_from(stored.memory).unwrap_or(0),
+        })
+    }
+
+    fn data(&self, at: &Located) -> Option<&[u8]> {
+        self.get(at.segment)?.data.as_deref()?.get(at.range())
+    }
+
+    fn data_mut(&mut self, segment: u32) -> Option<&mut [u8]> {
+        self.segments
+            .get_mut(segment as usize)?
+            .as_mut()?
+            .data
+            .as_deref_mut()
+    }
+
+    /// The bytes of a span; `None` without data.
+    pub(crate) fn load(&self, at: &Located) -> Option<Vec<u8>> {
+        self.data(at).map(<[u8]>::to_vec)
+    }
+
+    pub(crate) fn store(&mut self, at: &Located, bytes: &[u8]) {
+        if let Some(place) = self
+            .data_mut(at.segment)
+            .and_then(|data| data.get_mut(at.range()))
+        {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    pub(crate) fn copy(&mut self, dst: &Located, src: &Located) {
+        if self.hollow || dst == src {
+            return;
+        }
+        if dst.segment == src.segment {
+            if let Some(data) = self.data_mut(dst.segment) {
+                data.copy_within(src.range(), dst.range().start);
+            }
+            return;
+        }
+        let pair = self
+            .segments
+            .get_disjoint_mut([dst.segment as usize, src.segment as usize]);
+        if let Ok([Some(to), Some(from)]) = pair
+            && let (Some(to), Some(from)) = (to.data.as_deref_mut(), from.data.as_deref())
+        {
+            to[dst.range()].copy_from_slice(&from[src.range()]);
+        }
+    }
+
+    pub(crate) fn reduce(
+        &mut self,
+        dst: &Located,
+        sources: &[Located],
+        dtype: ringwork_isa::Dtype,
+        op: ReduceOp,
+    ) {
+        if self.hollow {
+            return;
+        }
+        with_dtype!(dtype, T => self.reduce_as::<T>(dst, sources, op));
+    }
+
+    fn reduce_as<T: Element>(&mut self, dst: &Located, sources: &[Located], op: ReduceOp) {
+        const BLOCK: usize = 1024;
+        let size = size_of::<T>();
+        let total = usize::try_from(dst.bytes()).unwrap_or(0) / size;
+        let mut wide: Vec<T::Wide> = Vec::with_capacity(BLOCK);
+        let mut done = 0;
+        while done < total {
+            let range = done * size..(done + BLOCK).min(total) * size;
+            let elements = |data: &[u8]| -> Vec<T> { bytemuck::pod_collect_to_vec(&data[range.clone()]) };
+            for (i, source) in sources.iter().enumerate() {
+                let Some(data) = self.data(source) else { return };
+                if i == 0 {
+                    wide.clear();
+                    wide.extend(elements(data).into_iter().map(T::widen));
+                } else {
+                    for (sum, next) in wide.iter_mut().zip(elements(data)) {
+                        *sum = T::combine(op, *sum, next.widen());
+                    }
+                }
+            }
+            let Some(data) = self.data_mut(dst.segment) else {
+                return;
+            };
+            let place = &mut data[dst.range()][range.clone()];
+            for (bytes, sum) in place.chunks_exact_mut(size).zip(&wide) {
+                bytes.copy_from_slice(bytemuck::bytes_of(&T::narrow(*sum)));
+            }
+            done += BLOCK;
+        }
+    }
+
+    /// A signal's word, if there is data.
+    pub(crate) fn word(&self, segment: u32, offset: u64) -> Option<i32> {
+        let data = self.get(segment)?.data.as_deref()?;
+        let start = usize::try_from(offset).ok()?;
+        let bytes = data.get(start..start.checked_add(4)?)?;
+        Some(bytemuck::pod_read_unaligned(bytes))
+    }
+
+    pub(crate) fn set_word(&mut self, segment: u32, offset: u64, value: i32) {
+        let Ok(start) = usize::try_from(offset) else {
+            return;
+        };
+        if let Some(bytes) = self
+            .data_mut(segment)
+            .and_then(|data| data.get_mut(start..start + 4))
+        {
+            bytes.copy_from_slice(bytemuck::bytes_of(&value));
+        }
+    }
+
+    /// The host's view: reads or writes bytes of a segment at once.
+    pub(crate) fn host(&mut self, segment: Segment, start: u64, len: usize) -> Result<&mut [u8], SimError> {
+        let end = start.saturating_add(len as u64);
+        let missing = SimError::NotMapped { segment, start, end };
+        let (Ok(from), Ok(to)) = (usize::try_from(start), usize::try_from(end)) else {
+            return Err(missing);
+        };
+        self.data_mut(segment.0)
+            .and_then(|data| data.get_mut(from..to))
+            .ok_or(missing)
+    }
+}

@@ -1,0 +1,108 @@
+//! Signals of a simulated machine, and who waits for them.
+
+use ringwork_isa::{Compare, Notify};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+
+/// A hash of two numbers: quick, the same on every build, and never iterated over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}
+
+/// A core that waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) core: u32,
+    pub(crate) compare: Compare,
+    pub(crate) operand: i32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) segment: u32,
+    pub(crate) offset: u64,
+    pub(crate) value: i32,
+    pub(crate) waiters: Vec<Waiter>,
+    /// Who changed it last, and when that was issued: the cause of what follows.
+    pub(crate) cause: (u32, u64),
+}
+
+/// Every signal that was ever touched.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    slots: HashMap<(u32, u64), u32, BuildHasherDefault<Mix>>,
+    pub(crate) cells: Vec<Cell>,
+    /// Segments that have signals.
+    segments: BTreeSet<u32>,
+}
+
+impl Signals {
+    /// The slot of the signal at `offset` of `segment`; `first` is its value if it is new.
+    #[inline]
+    pub(crate) fn slot(&mut self, segment: u32, offset: u64, first: impl FnOnce() -> i32) -> u32 {
+        let (cells, segments) = (&mut self.cells, &mut self.segments);
+        *self.slots.entry((segment, offset)).or_insert_with(|| {
+            segments.insert(segment);
+            cells.push(Cell {
+                segment,
+                offset,
+                value: first(),
+                waiters: Vec::new(),
+                cause: (u32::MAX, 0),
+            });
+            u32::try_from(cells.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+
+    /// Forgets the signals of a segment that is gone.
+    pub(crate) fn release(&mut self, segment: u32) {
+        // Slots stay, so that numbers in flight keep their meaning; only the way to them goes.
+        if self.segments.remove(&segment) {
+            self.slots.retain(|(of, _), _| *of != segment);
+        }
+    }
+
+    /// Takes up values that were written from outside.
+    pub(crate) fn refresh(&mut self, segment: u32, range: Range<u64>, word: impl Fn(u64) -> Option<i32>) {
+        if !self.segments.contains(&segment) {
+            return;
+        }
+        for cell in self
+            .cells
+            .iter_mut()
+            .filter(|cell| cell.segment == segment && range.contains(&cell.offset))
+        {
+            cell.value = word(cell.offset).unwrap_or(cell.value);
+        }
+    }
+
+    /// Changes a value.
+    #[inline]
+    pub(crate) fn change(&mut self, slot: u32, how: Notify, cause: (u32, u64)) -> &mut Cell {
+        let cell = &mut self.cells[slot as usize];
+        cell.value = match how {
+            Notify::Set(value) => value,
+            Notify::Add(amount) => cell.value.wrapping_add(amount),
+        };
+        cell.cause = cause;
+        cell
+    }
+}

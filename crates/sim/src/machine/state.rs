@@ -1,0 +1,426 @@
+//! The state of a machine: its clock, what is under way, and what each core is doing.
+
+use super::error::{Stuck, StuckOn};
+use super::memory::{Located, Memory};
+use super::signals::Signals;
+use super::trace::Trace;
+use crate::net::{Flow, LinkClass, Network};
+use crate::queue::EventQueue;
+use crate::time::{Ps, Rate};
+use crate::topology::Topology;
+use ringwork_isa::stepped::{Answer, Instruction};
+use ringwork_isa::{Compare, Notify, Result, Signal, Waited};
+use std::collections::VecDeque;
+use std::panic::Location;
+
+/// What can happen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A core goes on.
+    Poll(u32),
+    /// A core tries its instruction again.
+    Retry(u32),
+    /// A message on its way moves or arrives.
+    Flow(Flow),
+    /// A notification is there.
+    Signal(u32),
+    /// A question about a signal reaches its owner.
+    Ask(u32),
+    /// A DMA engine of this rank may be free.
+    Dma(u32),
+    /// A task whose kernel has returned has nothing under way any more.
+    Drained(u32),
+    /// A transfer that was queued has arrived: the core, and the low bits of its sequence number.
+    Landed(u32, u32),
+}
+
+/// What a booked message is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Purpose {
+    /// A copy, store or get that the core does not wait for.
+    Posted {
+        core: u32,
+        sequence: u64,
+        to: u32,
+        start_ps: Ps,
+        bytes: u64,
+        from: u32,
+    },
+    /// Bytes that the core waits for.
+    Fetch { core: u32 },
+    /// A notification.
+    Notify(u32),
+}
+
+/// A notification on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Notice {
+    pub(crate) core: u32,
+    pub(crate) slot: u32,
+    pub(crate) how: Notify,
+    /// It may not be seen before these are done: everything its core posted earlier...
+    pub(crate) after: u64,
+    /// ...and not before this time.
+    pub(crate) floor_ps: Ps,
+    pub(crate) issued_ps: Ps,
+    pub(crate) rank: u32,
+}
+
+/// When something posted is over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    At(Ps),
+    /// When this posted transfer has arrived.
+    Sequence(u64),
+}
+
+/// A posted transfer whose memory is still in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Posted {
+    pub(crate) src: Option<(Located, Until)>,
+    pub(crate) dst: (Located, Until),
+}
+
+/// A transfer that waits for a DMA engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued {
+    pub(crate) core: u32,
+    pub(crate) sequence: u64,
+    pub(crate) src: Option<Located>,
+    pub(crate) dst: Located,
+}
+
+/// What a core waits for, if it is a signal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) signal: Signal,
+    pub(crate) slot: u32,
+    /// `None` if it only asks for the value.
+    pub(crate) wanted: Option<(Compare, i32)>,
+    pub(crate) since_ps: Ps,
+    /// The time the answer takes to come back.
+    pub(crate) back_ps: Ps,
+}
+
+/// An answer, small: the usual ones without the room that errors need.
+#[derive(Debug, Default)]
+pub(crate) enum Reply {
+    #[default]
+    None,
+    Done,
+    Value(i32),
+    Other(Box<Result<Answer>>),
+}
+
+impl Reply {
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Result<Answer>> {
+        match std::mem::take(self) {
+            Reply::None => None,
+            Reply::Done => Some(Ok(Answer::Done)),
+            Reply::Value(value) => Some(Ok(Answer::Value(value))),
+            Reply::Other(other) => Some(*other),
+        }
+    }
+}
+
+/// One running kernel.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) rank: u32,
+    pub(crate) label: String,
+    pub(crate) started_ps: Ps,
+    pub(crate) at: Option<&'static Location<'static>>,
+    pub(crate) answer: Reply,
+    /// Whether the answer may be seen yet.
+    pub(crate) open: bool,
+    /// Whether the kernel is being polled, and so sees an answer without being woken.
+    pub(crate) polling: bool,
+    /// Everything posted with a known arrival has arrived by then.
+    pub(crate) floor_ps: Ps,
+    /// Posted transfers of unknown arrival, oldest first: whether each has arrived.
+    pub(crate) inflight: VecDeque<bool>,
+    /// Sequence number of the first of them.
+    pub(crate) oldest: u64,
+    pub(crate) posted: Vec<Posted>,
+    /// Notifications that have arrived before what they must follow.
+    pub(crate) parked: Vec<Notice>,
+    /// An instruction that waits for memory or a DMA queue.
+    pub(crate) stalled: Option<Box<Instruction>>,
+    /// Fetches still to come, and what the vector engine then combines.
+    pub(crate) fetches: u32,
+    pub(crate) fetched_ps: Ps,
+    pub(crate) combine_bytes: u64,
+    pub(crate) waiting: Option<Waiting>,
+    /// Free peeks since the clock last moved for this core.
+    pub(crate) peeks: (Ps, u32),
+    /// The kernel has returned this; the task ends when nothing is under way.
+    pub(crate) returned: Option<Result<()>>,
+}
+
+/// Engines of one rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Engines {
+    pub(crate) place: u32,
+    /// The rank it last reached over a single link, and that link.
+    pub(crate) last_link: (u32, u32),
+    pub(crate) vector: Rate,
+    pub(crate) vector_free_ps: Ps,
+    /// When each DMA engine is free; empty if there is no limit.
+    pub(crate) dma_free_ps: Vec<Ps>,
+    pub(crate) queue: VecDeque<Queued>,
+    /// Cores that could not even queue.
+    pub(crate) refused: VecDeque<u32>,
+}
+
+/// Everything but the kernels themselves.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) topology: Topology,
+    pub(crate) queue: EventQueue<Event>,
+    pub(crate) network: Network,
+    pub(crate) memory: Memory,
+    pub(crate) signals: Signals,
+    pub(crate) cores: Vec<Option<Box<Core>>>,
+    pub(crate) engines: Vec<Engines>,
+    pub(crate) purposes: Vec<Option<Purpose>>,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) free_notices: Vec<u32>,
+    /// Cores to be polled at once.
+    pub(crate) ready: VecDeque<u32>,
+    /// Cores whose task is over.
+    pub(crate) finished: Vec<u32>,
+    pub(crate) trace: Trace,
+    pub(crate) path: Vec<u32>,
+    pub(crate) asked_path: Vec<u32>,
+    pub(crate) operands: Vec<Located>,
+    /// Ports of memories: first link, memories per rank, and which of them cost anything.
+    pub(crate) first_port: u32,
+    pub(crate) ports: Vec<bool>,
+    pub(crate) fingerprint: u64,
+    /// The first kernel that failed since the last run ended.
+    pub(crate) failure: Option<(u32, String, ringwork_isa::Error)>,
+}
+
+impl State {
+    pub(crate) fn new(topology: &Topology, hollow: bool, traced: bool) -> State {
+        let ranks = topology.ranks();
+        let memories = &topology.chip.memories;
+        let ports: Vec<bool> = memories
+            .iter()
+            .map(|m| !m.bandwidth.is_unlimited() || m.latency_ps > 0)
+            .collect();
+        let per_rank = memories.iter().map(|m| LinkClass {
+            bandwidth: m.bandwidth,
+            latency_ps: m.latency_ps,
+        });
+        let classes = if ports.contains(&true) {
+            (0..ranks).flat_map(|_| per_rank.clone()).collect()
+        } else {
+            Vec::new()
+        };
+        let engines = |rank: u32| Engines {
+            place: topology.place(rank),
+            last_link: (u32::MAX, 0),
+            vector: topology
+                .chip
+                .vector
+                .scaled(topology.speed.get(&rank).copied().unwrap_or(1.0)),
+            vector_free_ps: 0,
+            dma_free_ps: match topology.chip.dma.engines {
+                u32::MAX => Vec::new(),
+                engines => vec![0; engines as usize],
+            },
+            queue: VecDeque::new(),
+            refused: VecDeque::new(),
+        };
+        State {
+            queue: EventQueue::new(),
+            first_port: topology.fabric.links().end,
+            network: Network::new(
+                std::sync::Arc::clone(&topology.fabric),
+                classes,
+                topology.switching,
+            ),
+            memory: Memory::new(hollow, ranks, memories.len()),
+            signals: Signals::default(),
+            cores: Vec::new(),
+            engines: (0..ranks).map(engines).collect(),
+            purposes: Vec::new(),
+            notices: Vec::new(),
+            free_notices: Vec::new(),
+            ready: VecDeque::new(),
+            finished: Vec::new(),
+            trace: Trace::new(traced),
+            path: Vec::new(),
+            asked_path: Vec::new(),
+            operands: Vec::new(),
+            ports,
+            fingerprint: 0xcbf2_9ce4_8422_2325,
+            failure: None,
+            topology: topology.clone(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Ps {
+        self.queue.now()
+    }
+
+    /// A running core. Numbers come from ourselves, so it is there; a stale one is a bug of ours.
+    #[inline]
+    pub(crate) fn core(&mut self, core: u32) -> &mut Core {
+        self.cores[core as usize].as_mut().expect("a core that runs")
+    }
+
+    /// Starts a core for a kernel, and says which.
+    pub(crate) fn start(&mut self, rank: u32, label: String) -> u32 {
+        let start_ps = self.now().saturating_add(self.topology.chip.launch_ps);
+        let core = Core {
+            rank,
+            label,
+            started_ps: start_ps,
+            at: None,
+            answer: Reply::None,
+            open: false,
+            polling: false,
+            floor_ps: 0,
+            inflight: VecDeque::new(),
+            oldest: 0,
+            posted: Vec::new(),
+            parked: Vec::new(),
+            stalled: None,
+            fetches: 0,
+            fetched_ps: 0,
+            combine_bytes: 0,
+            waiting: None,
+            peeks: (0, 0),
+            returned: None,
+        };
+        self.cores.push(Some(Box::new(core)));
+        let index = u32::try_from(self.cores.len() - 1).unwrap_or(u32::MAX);
+        self.queue.push(start_ps, Event::Poll(index));
+        index
+    }
+
+    /// Handles one event; `false` if there is none.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some((now, event)) = self.queue.pop() else {
+            return false;
+        };
+        self.fingerprint = (self.fingerprint ^ now).wrapping_mul(0x0100_0000_01b3);
+        match event {
+            // Left over from a task that is gone.
+            Event::Poll(core)
+            | Event::Retry(core)
+            | Event::Ask(core)
+            | Event::Drained(core)
+            | Event::Landed(core, _)
+                if self.cores[core as usize].is_none() => {}
+            Event::Poll(core) => self.open(core),
+            Event::Retry(core) => self.retry(core),
+            Event::Flow(flow) => self.flow(flow),
+            Event::Signal(notice) => self.deliver(notice),
+            Event::Ask(core) => self.asked(core),
+            Event::Dma(rank) => self.dma_free(rank),
+            Event::Drained(core) => self.drain(core),
+            Event::Landed(core, sequence) => self.landed(core, sequence),
+        }
+        self.schedule_wakes();
+        true
+    }
+
+    #[inline]
+    pub(crate) fn schedule_wakes(&mut self) {
+        if self.network.is_settled() {
+            return;
+        }
+        for (at, flow) in self.network.wakes() {
+            self.queue.push(at, Event::Flow(flow));
+        }
+    }
+
+    /// Lets a core see its answer now.
+    #[inline]
+    pub(crate) fn open(&mut self, core: u32) {
+        let state = self.core(core);
+        state.open = true;
+        if !state.polling {
+            self.ready.push_back(core);
+        }
+    }
+
+    /// Lets a core see this answer at a time.
+    #[inline]
+    pub(crate) fn reply(&mut self, core: u32, at: Ps, answer: Reply) {
+        self.core(core).answer = answer;
+        self.open_at(core, at);
+    }
+
+    /// Lets a core see the answer it has at a time.
+    #[inline]
+    pub(crate) fn open_at(&mut self, core: u32, at: Ps) {
+        if at > self.now() {
+            self.core(core).open = false;
+            self.queue.push(at, Event::Poll(core));
+        } else {
+            self.open(core);
+        }
+    }
+
+    /// The kernel of a core has returned.
+    pub(crate) fn returned(&mut self, core: u32, result: Result<()>) {
+        if let (Err(error), None) = (&result, &self.failure) {
+            let (rank, label) = (self.core(core).rank, self.core(core).label.clone());
+            self.failure = Some((rank, label, error.clone()));
+        }
+        self.core(core).returned = Some(result);
+        self.drain(core);
+    }
+
+    /// Ends a task as soon as nothing it posted is under way.
+    pub(crate) fn drain(&mut self, core: u32) {
+        let now = self.now();
+        let state = self.core(core);
+        if state.returned.is_none() || !state.inflight.is_empty() {
+            return;
+        }
+        if state.floor_ps > now {
+            let at = std::mem::replace(&mut state.floor_ps, now);
+            self.queue.push(at, Event::Drained(core));
+            return;
+        }
+        let (rank, start, label) = (state.rank, state.started_ps, state.label.clone());
+        self.trace.task(rank, start, now, label);
+        self.finished.push(core);
+    }
+
+    /// What a core that never ends is stuck on.
+    pub(crate) fn stuck(&self, core: &Core) -> Stuck {
+        let on = match (&core.waiting, core.at) {
+            (
+                Some(Waiting {
+                    signal,
+                    slot,
+                    wanted: Some((compare, needed)),
+                    ..
+                }),
+                Some(at),
+            ) => StuckOn::Signal(Waited {
+                me: signal.holder(),
+                on: signal.rank(),
+                signal: signal.index(),
+                value: self.signals.cells[*slot as usize].value,
+                compare: *compare,
+                needed: *needed,
+                site: at.into(),
+            }),
+            (_, at) => StuckOn::Unknown(at.map(Into::into)),
+        };
+        Stuck {
+            rank: core.rank,
+            task: core.label.clone(),
+            on,
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Transfers: how an instruction's bytes get their engines, their links and their ports.
+
+use super::memory::Located;
+use super::state::{Event, Posted, Purpose, Queued, Reply, State, Until};
+use crate::net::Sent;
+use crate::time::Ps;
+
+impl State {
+    /// Hands a transfer to a DMA engine or its queue; `false` if both are full.
+    pub(crate) fn post(&mut self, core: u32, src: Option<Located>, dst: Located) -> bool {
+        let (now, rank) = (self.now(), self.core(core).rank);
+        let dma = self.topology.chip.dma;
+        let engines = &mut self.engines[rank as usize];
+        if engines.dma_free_ps.is_empty() || engines.dma_free_ps.iter().any(|free| *free <= now) {
+            self.transfer(core, src, dst, None);
+            return true;
+        }
+        if engines.queue.len() >= dma.queue as usize {
+            engines.refused.push_back(core);
+            return false;
+        }
+        let sequence = self.open_sequence(core);
+        let until = Until::Sequence(sequence);
+        let posted = Posted {
+            src: src.map(|src| (src, until)),
+            dst: (dst, until),
+        };
+        self.core(core).posted.push(posted);
+        self.engines[rank as usize].queue.push_back(Queued {
+            core,
+            sequence,
+            src,
+            dst,
+        });
+        true
+    }
+
+    fn open_sequence(&mut self, core: u32) -> u64 {
+        let state = self.core(core);
+        state.inflight.push_back(false);
+        state.oldest + state.inflight.len() as u64 - 1
+    }
+
+    /// Sends a transfer on its way now. `sequence` if it was queued before.
+    fn transfer(&mut self, core: u32, src: Option<Located>, dst: Located, sequence: Option<u64>) {
+        let (now, rank, bytes) = (self.now(), self.core(core).rank, dst.bytes());
+        let from = src.map_or(rank, |src| src.rank);
+        let mut path = std::mem::take(&mut self.path);
+        path.clear();
+        let request = if from == rank { 0 } else { self.latency(rank, from) };
+        if let Some(src) = &src {
+            self.port(src, &mut path);
+        }
+        self.route(from, dst.rank, &mut path);
+        if src.is_none_or(|src| src.rank != dst.rank || src.memory != dst.memory) {
+            self.port(&dst, &mut path);
+        }
+        // A copy inside one memory reads and writes it: twice the bytes through one port.
+        let local = src.is_some_and(|src| src.rank == dst.rank && src.memory == dst.memory);
+        let charged = if local { bytes * 2 } else { bytes };
+        let start = now
+            .saturating_add(request)
+            .saturating_add(self.topology.chip.dma.start_ps);
+        let sent = if path.is_empty() {
+            Sent::Final {
+                injected_ps: start,
+                arrival_ps: start,
+            }
+        } else {
+            self.network.send(now, start, &path, charged)
+        };
+        self.path = path;
+        self.follow(core, sent, (src, dst), sequence, (from, start, bytes));
+    }
+
+    /// Keeps the books of a transfer that is on its way.
+    fn follow(
+        &mut self,
+        core: u32,
+        sent: Sent,
+        (src, dst): (Option<Located>, Located),
+        sequence: Option<u64>,
+        (from, start_ps, bytes): (u32, Ps, u64),
+    ) {
+        let now = self.now();
+        let injected = match sent {
+            Sent::Final {
+                injected_ps,
+                arrival_ps,
+            } => {
+                let state = self.core(core);
+                state.floor_ps = state.floor_ps.max(arrival_ps);
+                if sequence.is_none() && arrival_ps > now {
+                    let src = src.map(|src| (src, Until::At(injected_ps)));
+                    state.posted.push(Posted {
+                        src,
+                        dst: (dst, Until::At(arrival_ps)),
+                    });
+                }
+                self.trace.transfer(from, dst.rank, start_ps, arrival_ps, bytes);
+                if let Some(sequence) = sequence {
+                    // The low bits: no core has 2^32 transfers under way.
+                    #[allow(clippy::cast_possible_truncation, reason = "see above")]
+                    self.queue.push(arrival_ps, Event::Landed(core, sequence as u32));
+                }
+                injected_ps
+            }
+            Sent::Booked { flow, injected_ps } => {
+                let known = sequence;
+                let sequence = known.unwrap_or_else(|| self.open_sequence(core));
+                let purpose = Purpose::Posted {
+                    core,
+                    sequence,
+                    to: dst.rank,
+                    start_ps,
+                    bytes,
+                    from,
+                };
+                self.set_purpose(flow, purpose);
+                if known.is_none() {
+                    let exact = start_ps <= now;
+                    let src_until = if exact {
+                        Until::At(injected_ps)
+                    } else {
+                        Until::Sequence(sequence)
+                    };
+                    let posted = Posted {
+                        src: src.map(|src| (src, src_until)),
+                        dst: (dst, Until::Sequence(sequence)),
+                    };
+                    self.core(core).posted.push(posted);
+                }
+                injected_ps
+            }
+        };
+        let rank = self.core(core).rank;
+        if let Some(engine) = self.engines[rank as usize]
+            .dma_free_ps
+            .iter_mut()
+            .find(|free| **free <= now)
+        {
+            *engine = injected;
+            let at = *engine;
+            self.queue.push(at, Event::Dma(rank));
+        }
+    }
+
+    /// An engine of this rank may be free: the next in the queue gets it.
+    pub(crate) fn dma_free(&mut self, rank: u32) {
+        let now = self.now();
+        let engines = &mut self.engines[rank as usize];
+        if !engines.dma_free_ps.iter().any(|free| *free <= now) {
+            return;
+        }
+        if let Some(next) = engines.queue.pop_front() {
+            self.transfer(next.core, next.src, next.dst, Some(next.sequence));
+        }
+        if let Some(core) = self.engines[rank as usize].refused.pop_front() {
+            self.retry(core);
+        }
+    }
+
+    pub(crate) fn set_purpose(&mut self, flow: u32, purpose: Purpose) {
+        let index = flow as usize;
+        if self.purposes.len() <= index {
+            self.purposes.resize(index + 1, None);
+        }
+        self.purposes[index] = Some(purpose);
+    }
+
+    /// Brings sources to a core and takes the result away; the vector engine combines this many bytes.
+    pub(crate) fn fetch(
+        &mut self,
+        core: u32,
+        sources: &[Located],
+        dst: Option<Located>,
+        combine_bytes: u64,
+        answer: Reply,
+    ) {
+        let now = self.now();
+        let state = self.core(core);
+        state.fetches = 0;
+        state.fetched_ps = now;
+        state.combine_bytes = combine_bytes;
+        state.answer = answer;
+        state.open = false;
+        for source in sources {
+            self.bring(core, source, true);
+        }
+        if let Some(dst) = dst {
+            self.bring(core, &dst, false);
+        }
+        if self.core(core).fetches == 0 {
+            self.fetched(core);
+        }
+    }
+
+    /// Sends one operand of a core's instruction to it, or from it.
+    fn bring(&mut self, core: u32, operand: &Located, to_core: bool) {
+        let (now, rank) = (self.now(), self.core(core).rank);
+        if operand.rank == rank && !self.port_costs(operand) {
+            return;
+        }
+        let mut path = std::mem::take(&mut self.path);
+        path.clear();
+        let mut request = 0;
+        if to_core {
+            request = self.latency(rank, operand.rank);
+            self.port(operand, &mut path);
+            self.route(operand.rank, rank, &mut path);
+        } else {
+            self.route(rank, operand.rank, &mut path);
+            self.port(operand, &mut path);
+        }
+        if !path.is_empty() {
+            match self
+                .network
+                .send(now, now.saturating_add(request), &path, operand.bytes())
+            {
+                Sent::Final { arrival_ps, .. } => {
+                    let state = self.core(core);
+                    state.fetched_ps = state.fetched_ps.max(arrival_ps);
+                }
+                Sent::Booked { flow, .. } => {
+                    self.core(core).fetches += 1;
+                    self.set_purpose(flow, Purpose::Fetch { core });
+                }
+            }
+        }
+        self.path = path;
+    }
+
+    /// Everything a core fetches is there: it goes on when the vector engine is done.
+    pub(crate) fn fetched(&mut self, core: u32) {
+        let now = self.now();
+        let state = self.core(core);
+        let (ready, bytes) = (state.fetched_ps.max(now), state.combine_bytes);
+        let end = if bytes > 0 {
+            self.vector(core, ready, bytes)
+        } else {
+            ready
+        };
+        self.open_at(core, end);
+    }
+
+    /// Keeps the vector engine for this many bytes, and says until when.
+    pub(crate) fn vector(&mut self, core: u32, from: Ps, bytes: u64) -> Ps {
+        let rank = self.core(core).rank;
+        let engines = &mut self.engines[rank as usize];
+        let start = engines.vector_free_ps.max(from);
+        let end = start.saturating_add(engines.vector.time_ps(bytes));
+        engines.vector_free_ps = end;
+        self.trace.compute(rank, start, end, bytes);
+        end
+    }
+
+    /// The time a question takes from one rank to another.
+    #[inline]
+    pub(crate) fn latency(&mut self, from: u32, to: u32) -> Ps {
+        if from == to {
+            return 0;
+        }
+        let mut path = std::mem::take(&mut self.asked_path);
+        path.clear();
+        self.route(from, to, &mut path);
+        let latency = self.network.latency_ps(&path);
+        self.asked_path = path;
+        latency
+    }
+
+    /// Appends the way between two ranks. A rank mostly speaks to the one it spoke to last.
+    #[inline]
+    pub(crate) fn route(&mut self, from: u32, to: u32, path: &mut Vec<u32>) {
+        if from == to {
+            return;
+        }
+        let (known, link) = self.engines[from as usize].last_link;
+        if known == to {
+            path.push(link);
+            return;
+        }
+        let (src, dst) = (self.engines[from as usize].place, self.engines[to as usize].place);
+        let before = path.len();
+        // A machine in pieces is refused when it is read.
+        let _ = self.network.route(src, dst, path);
+        if let [link] = path[before..] {
+            self.engines[from as usize].last_link = (to, link);
+        }
+    }
+
+    #[inline]
+    fn port_costs(&self, at: &Located) -> bool {
+        self.ports.get(at.memory as usize).copied().unwrap_or(false)
+    }
+
+    /// Appends the port of a memory, if it costs anything.
+    #[inline]
+    fn port(&self, at: &Located, path: &mut Vec<u32>) {
+        if self.port_costs(at) {
+            let per_rank = u32::try_from(self.ports.len()).unwrap_or(0);
+            path.push(self.first_port + at.rank * per_rank + at.memory);
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! A resolved machine as a picture: places where they are in their level, links by how much they carry.
+
+use crate::net::{Attach, Shape};
+use crate::time::ShowPs;
+use crate::timeline_write::escape;
+use crate::topology::Topology;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Boxes drawn at most; inner levels of larger machines are told in words.
+const MAX_BOXES: u64 = 600;
+
+/// Larger ones are drawn with fewer members.
+const MAX_DRAWN: u64 = 4096;
+
+type Point = (f64, f64);
+
+struct Drawing {
+    /// Where each drawn box is.
+    boxes: Vec<Point>,
+    /// Places per box.
+    inside: u32,
+    /// What is inside a box, in words.
+    hidden: String,
+    /// Size of a box.
+    side: f64,
+}
+
+/// Where the members of a shape are, around the origin, a box being `side` wide.
+fn arrange(shape: &Shape, side: f64) -> Vec<Point> {
+    let count = usize::try_from(shape.size()).unwrap_or(0);
+    match shape {
+        Shape::Line(_) | Shape::FatTree { .. } => (0..count).map(|i| (i as f64 * side * 1.5, 0.0)).collect(),
+        Shape::Mesh(dims) | Shape::Torus(dims) => (0..count).map(|i| grid(i, dims, side * 1.6)).collect(),
+        Shape::Ring(_) | Shape::Full(_) | Shape::Switch { .. } => circle(count, side),
+    }
+}
+
+fn circle(count: usize, side: f64) -> Vec<Point> {
+    if count <= 1 {
+        return vec![(0.0, 0.0); count];
+    }
+    let radius = (side * 1.55 * count as f64 / std::f64::consts::TAU).max(side * 1.3);
+    let angle = |i: usize| std::f64::consts::TAU * (i as f64 / count as f64 - 0.25);
+    (0..count)
+        .map(|i| (radius * angle(i).cos(), radius * angle(i).sin()))
+        .collect()
+}
+
+/// The last dimension to the right, the one before it down, further ones as blocks beside each other.
+fn grid(index: usize, dims: &[u32], step: f64) -> Point {
+    let (mut rest, mut at, mut extent) = (index, (0.0, 0.0), [1.0, 1.0]);
+    for (depth, size) in dims.iter().rev().enumerate() {
+        let size = *size as usize;
+        let coordinate = (rest % size) as f64;
+        rest /= size;
+        if depth.is_multiple_of(2) {
+            at.0 += coordinate * extent[0] * step;
+            extent[0] = extent[0] * size as f64 + 0.7;
+        } else {
+            at.1 += coordinate * extent[1] * step;
+            extent[1] = extent[1] * size as f64 + 0.7;
+        }
+    }
+    at
+}
+
+fn layout(topology: &Topology) -> Drawing {
+    let side = 34.0;
+    if topology.levels.is_empty() {
+        let count = topology.fabric.places() as usize;
+        return Drawing {
+            boxes: circle(count, side),
+            inside: 1,
+            hidden: String::new(),
+            side,
+        };
+    }
+    let (mut depth, mut boxes_count) = (0, 1u64);
+    while depth < topology.levels.len()
+        && (depth == 0 || boxes_count * topology.levels[depth].shape.size() <= MAX_BOXES)
+    {
+        boxes_count *= topology.levels[depth].shape.size();
+        depth += 1;
+    }
+    let hidden: Vec<String> = topology.levels[depth..]
+        .iter()
+        .map(|level| format!("{}: {}", level.name, level.shape.describe()))
+        .collect();
+    // From the inside out: each level's members are as large as what is inside them.
+    let (mut points, mut room) = (vec![(0.0, 0.0)], side);
+    for level in topology.levels[..depth].iter().rev() {
+        let centres = arrange(&level.shape, room);
+        let mut all = Vec::with_capacity(centres.len() * points.len());
+        for centre in &centres {
+            all.extend(points.iter().map(|p| (centre.0 + p.0, centre.1 + p.1)));
+        }
+        let span = |of: fn(&Point) -> f64| {
+            let (low, high) = all
+                .iter()
+                .map(of)
+                .fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)));
+            high - low
+        };
+        room = span(|p| p.0).max(span(|p| p.1)) + side * 1.5;
+        let middle = |of: fn(&Point) -> f64| all.iter().map(of).sum::<f64>() / all.len().max(1) as f64;
+        let (cx, cy) = (middle(|p| p.0), middle(|p| p.1));
+        points = all.iter().map(|p| (p.0 - cx, p.1 - cy)).collect();
+    }
+    let inside = topology.fabric.places() / u32::try_from(points.len()).unwrap_or(1).max(1);
+    Drawing {
+        boxes: points,
+        inside,
+        hidden: hidden.join(", "),
+        side,
+    }
+}
+
+/// Where each drawn vertex is: boxes, and switches in the middle of what they join (above, in a fat tree).
+fn positions(topology: &Topology, drawing: &Drawing) -> BTreeMap<u32, Point> {
+    let fabric = &topology.fabric;
+    let tree = topology
+        .levels
+        .iter()
+        .any(|level| matches!(level.shape, Shape::FatTree { .. }));
+    let mut at: BTreeMap<u32, Point> = BTreeMap::new();
+    for place in 0..fabric.places() {
+        at.insert(place, drawing.boxes[(place / drawing.inside) as usize]);
+    }
+    let mut joined: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (from, to) in fabric.links().filter_map(|link| fabric.ends(link)) {
+        if to >= fabric.places() && from < to {
+            joined.entry(to).or_default().push(from);
+        }
+    }
+    for (switch, members) in joined {
+        let known: Vec<Point> = members
+            .iter()
+            .filter_map(|member| at.get(member))
+            .copied()
+            .collect();
+        let boxes: std::collections::BTreeSet<u32> = members
+            .iter()
+            .map(|m| {
+                if *m < fabric.places() {
+                    m / drawing.inside
+                } else {
+                    u32::MAX
+                }
+            })
+            .collect();
+        if known.is_empty() || (drawing.inside > 1 && boxes.len() == 1 && !boxes.contains(&u32::MAX)) {
+            continue; // inside a box
+        }
+        let n = known.len() as f64;
+        let (x, y) = (
+            known.iter().map(|p| p.0).sum::<f64>() / n,
+            known.iter().map(|p| p.1).sum::<f64>() / n,
+        );
+        at.insert(switch, if tree { (x, y - 90.0) } else { (x, y) });
+    }
+    at
+}
+
+const COLOURS: [&str; 6] = ["#3f7fd0", "#d9822b", "#3c9a5f", "#9b59b6", "#c0392b", "#16a085"];
+
+impl Topology {
+    /// The machine as an SVG picture.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        if let Some(smaller) = self.smaller() {
+            return smaller.svg();
+        }
+        let drawing = layout(self);
+        let at = positions(self, &drawing);
+        let fabric = &self.fabric;
+        let mut sections: Vec<&str> = Vec::new();
+        // One line for both directions and all lanes between two vertices.
+        let mut lines: BTreeMap<(u32, u32), (f64, u32, usize, bool)> = BTreeMap::new();
+        let fold = |v: u32| {
+            if v < fabric.places() {
+                v / drawing.inside * drawing.inside
+            } else {
+                v
+            }
+        };
+        for link in fabric.links() {
+            let Some((from, to)) = fabric.ends(link) else {
+                continue;
+            };
+            let (a, b) = (fold(from), fold(to));
+            if a == b || !at.contains_key(&a) || !at.contains_key(&b) {
+                continue;
+            }
+            let name = fabric.section(link);
+            let section = sections.iter().position(|s| *s == name).unwrap_or_else(|| {
+                sections.push(name);
+                sections.len() - 1
+            });
+            let line = lines
+                .entry((a.min(b), a.max(b)))
+                .or_insert((0.0, 0, section, false));
+            match fabric.class(link) {
+                Some(class) => line.0 += class.bandwidth.get() as f64,
+                None => line.3 = true,
+            }
+            line.1 += 1;
+        }
+        let widest = lines.values().map(|line| line.0).fold(1.0, f64::max);
+        let mut body = String::new();
+        for ((a, b), (rate, count, section, failed)) in &lines {
+            let (p, q) = (at[a], at[b]);
+            let width = 0.8 + 3.2 * (rate / widest).sqrt();
+            let colour = if *failed {
+                "#d3364f"
+            } else {
+                COLOURS[section % COLOURS.len()]
+            };
+            let dash = if *failed { " stroke-dasharray=\"4 4\"" } else { "" };
+            let title = format!(
+                "{} - {}: {count} links, {}{}",
+                fabric.vertex_name(*a),
+                fabric.vertex_name(*b),
+                crate::time::Scaled(*rate, "B/s in all"),
+                if *failed { ", failed" } else { "" }
+            );
+            // Long links of a torus bend, so that they do not lie on the others.
+            let (dx, dy) = (q.0 - p.0, q.1 - p.1);
+            let length = (dx * dx + dy * dy).sqrt();
+            let bend = if length > drawing.side * 2.4 && a < &fabric.places() && b < &fabric.places() {
+                0.16
+            } else {
+                0.0
+            };
+            let middle = ((p.0 + q.0) / 2.0 - dy * bend, (p.1 + q.1) / 2.0 + dx * bend);
+            let _ = writeln!(
+                body,
+                "<path d=\"M{:.1} {:.1}Q{:.1} {:.1} {:.1} {:.1}\" stroke=\"{colour}\" stroke-width=\"{width:.1}\"{dash}><title>{}</title></path>",
+                p.0,
+                p.1,
+                middle.0,
+                middle.1,
+                q.0,
+                q.1,
+                escape(&title)
+            );
+        }
+        self.write_boxes(&drawing, &at, &mut body);
+        self.frame(&drawing, &at, &sections, &body)
+    }
+
+    /// A machine of the same shapes with fewer members, if this one is too large to draw.
+    fn smaller(&self) -> Option<Topology> {
+        let outermost = self
+            .levels
+            .first()
+            .map_or(u64::from(self.fabric.places()), |level| level.shape.size());
+        if outermost <= MAX_DRAWN {
+            return None;
+        }
+        let clip = |n: &u32| (*n).min(8);
+        let mut level = self.levels.first().cloned().unwrap_or_else(|| crate::net::Level {
+            name: "links".into(),
+            shape: Shape::Ring(8),
+            link: crate::net::LinkClass {
+                bandwidth: crate::Rate::UNLIMITED,
+                latency_ps: 0,
+            },
+            one_way: false,
+            attach: Attach::Each,
+        });
+        level.attach = Attach::Each;
+        level.shape = match level.shape {
+            Shape::Ring(_) => Shape::Ring(32),
+            Shape::Line(_) => Shape::Line(32),
+            Shape::Full(_) => Shape::Full(32),
+            Shape::Switch { core, .. } => Shape::Switch { size: 32, core },
+            Shape::Mesh(dims) => Shape::Mesh(dims.iter().take(4).map(clip).collect()),
+            Shape::Torus(dims) => Shape::Torus(dims.iter().take(4).map(clip).collect()),
+            Shape::FatTree { .. } => Shape::FatTree {
+                down: vec![8, 4],
+                up: vec![8],
+            },
+        };
+        let places = u32::try_from(level.shape.size()).ok()?;
+        let fabric = crate::net::Fabric::of_levels(std::slice::from_ref(&level), places);
+        Some(Topology {
+            name: format!(
+                "{} (drawn with {places} of its {} ranks)",
+                self.name,
+                self.ranks()
+            ),
+            levels: vec![level],
+            fabric: std::sync::Arc::new(fabric),
+            cores_per_chip: 1,
+            unit: crate::topology::Unit::Core,
+            speed: BTreeMap::new(),
+            ..self.clone()
+        })
+    }
+
+    fn write_boxes(&self, drawing: &Drawing, at: &BTreeMap<u32, Point>, body: &mut String) {
+        let (side, half) = (drawing.side, drawing.side / 2.0);
+        for (vertex, (x, y)) in at {
+            if *vertex >= self.fabric.places() {
+                let name = self.fabric.vertex_name(*vertex);
+                let _ = writeln!(
+                    body,
+                    "<g><circle class=\"switch\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\"/><text x=\"{x:.1}\" y=\"{y:.1}\">{name}</text></g>",
+                    half * 0.8
+                );
+            } else if vertex % drawing.inside == 0 {
+                let number = vertex / drawing.inside;
+                let slow = self
+                    .speed
+                    .iter()
+                    .any(|(rank, speed)| self.place(*rank) / drawing.inside == number && *speed < 1.0);
+                let class = if slow { "chip slow" } else { "chip" };
+                let inside = if drawing.hidden.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({})", escape(&drawing.hidden))
+                };
+                let _ = writeln!(
+                    body,
+                    "<g><rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{side}\" height=\"{side}\" rx=\"6\"/><text x=\"{x:.1}\" y=\"{y:.1}\">{number}</text><title>chip {number}{inside}</title></g>",
+                    x - half,
+                    y - half,
+                );
+            }
+        }
+    }
+
+    fn frame(&self, drawing: &Drawing, at: &BTreeMap<u32, Point>, sections: &[&str], body: &str) -> String {
+        let margin = drawing.side * 1.5;
+        let (mut low, mut high) = ((f64::MAX, f64::MAX), (f64::MIN, f64::MIN));
+        for (x, y) in at.values() {
+            low = (low.0.min(*x), low.1.min(*y));
+            high = (high.0.max(*x), high.1.max(*y));
+        }
+        let mut legend = vec![(String::new(), format!("{}: {} ranks", self.name, self.ranks()))];
+        for (i, section) in sections.iter().enumerate() {
+            let level = self.levels.iter().find(|level| level.name == *section);
+            let text = level.map_or_else(
+                || (*section).to_owned(),
+                |level| {
+                    let through = match level.attach {
+                        Attach::Each => "",
+                        Attach::Gateway(_) => ", through one gateway",
+                    };
+                    let (shape, link) = (level.shape.describe(), level.link);
+                    format!(
+                        "{section}: {shape}, {}, {}{through}",
+                        link.bandwidth,
+                        ShowPs(link.latency_ps)
+                    )
+                },
+            );
+            legend.push((COLOURS[i % COLOURS.len()].to_owned(), text));
+        }
+        if !drawing.hidden.is_empty() {
+            legend.push((String::new(), format!("inside each: {}", drawing.hidden)));
+        }
+        let legend_height = legend.len() as f64 * 20.0 + 14.0;
+        let (x, y) = (low.0 - margin, low.1 - margin - legend_height);
+        let (width, height) = (
+            (high.0 - low.0 + 2.0 * margin).max(420.0),
+            high.1 - low.1 + 2.0 * margin + legend_height,
+        );
+        let mut head = String::new();
+        for (i, (colour, text)) in legend.iter().enumerate() {
+            let (tx, ty) = (x + 16.0, y + 22.0 + i as f64 * 20.0);
+            let mut shift = 0.0;
+            if !colour.is_empty() {
+                shift = 24.0;
+                let _ = write!(
+                    head,
+                    "<line x1=\"{tx:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\" stroke-width=\"3\"/>",
+                    ty - 4.0,
+                    tx + 16.0,
+                    ty - 4.0
+                );
+            }
+            let class = if i == 0 { "title" } else { "legend" };
+            let _ = writeln!(
+                head,
+                "<text class=\"{class}\" x=\"{:.1}\" y=\"{ty:.1}\">{}</text>",
+                tx + shift,
+                escape(text)
+            );
+        }
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{x:.1} {y:.1} {width:.1} {height:.1}\" width=\"{width:.0}\" height=\"{height:.0}\">\n<style>{STYLE}</style>\n<rect class=\"paper\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\n{head}{body}</svg>\n"
+        )
+    }
+
+    /// The picture and the description as one page that needs nothing else.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let name = escape(&self.name);
+        format!(
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{name}</title>\n<style>body {{ margin: 24px; font: 14px/1.5 system-ui, sans-serif; }} svg {{ max-width: 100%; height: auto; }} pre {{ background: #f6f8fa; padding: 14px; border-radius: 6px; overflow: auto; }}</style>\n<h1>{name}</h1>\n{}\n<pre>{}</pre>\n</html>\n",
+            self.svg(),
+            escape(&self.describe())
+        )
+    }
+}
+
+const STYLE: &str = "path{fill:none;opacity:.85}.paper{fill:#fff}.chip{fill:#eef3f9;stroke:#44546a}.slow{fill:#fbe3e4;stroke:#d3364f}.switch{fill:#44546a}text{font:11px system-ui,sans-serif;text-anchor:middle;dominant-baseline:central;fill:#1c2430}circle+text{fill:#fff}.title{font-size:15px;font-weight:600;text-anchor:start;dominant-baseline:auto}.legend{font-size:12px;text-anchor:start;dominant-baseline:auto;fill:#44546a}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_has_a_picture_of_bearable_size() {
+        for name in [
+            "h100x8",
+            "v100x8",
+            "tpu-v5e-16x16",
+            "ascend-a3-pod",
+            "sip6-torus",
+            "ring-12",
+            "mesh-3x4",
+            "torus-4x4x4",
+            "fat-tree",
+            "full-9",
+            "torus-32x32x32",
+        ] {
+            let topology = Topology::preset(name).unwrap();
+            let svg = topology.svg();
+            assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{name}");
+            assert!(svg.contains("class=\"chip\""), "{name}");
+            assert!(
+                svg.len() < 2_000_000 && !svg.contains("NaN"),
+                "{name}: {} bytes",
+                svg.len()
+            );
+            assert!(topology.html().contains(&escape(&topology.describe())));
+        }
+    }
+}

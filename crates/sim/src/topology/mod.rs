@@ -1,0 +1,183 @@
+//! Machines described in YAML: networks, chips, faults, and the presets that ship.
+//!
+//! ```
+//! use ringwork_sim::Topology;
+//! let machine = Topology::from_yaml("mine.yaml", "
+//! network: {kind: torus, dims: [4, 4], bandwidth: 50 GB/s, latency: 500 ns}
+//! chip: {vector: 1 TB/s}
+//! ").unwrap();
+//! assert_eq!(machine.ranks(), 16);
+//!
+//! let wrong = Topology::from_yaml("mine.yaml", "
+//! network: {kind: ring, size: 4, bandwith: 50 GB/s, latency: 500 ns}
+//! ").unwrap_err();
+//! assert!(wrong.to_string().starts_with(
+//!     "mine.yaml:2: network: there is no key `bandwith` here; did you mean `bandwidth`?"));
+//! ```
+
+mod ancestor;
+mod chip;
+mod error;
+mod network;
+mod presets;
+#[cfg(test)]
+mod tests;
+mod units;
+mod yaml;
+
+pub use chip::{Chip, Dma, Memory, Queues};
+pub use error::{Problem, TopologyError};
+pub use presets::{PRESETS, preset_yaml};
+
+use crate::net::{Fabric, Level, Switching};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use yaml::Reader;
+
+/// What a rank is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A whole chip.
+    Chip,
+    /// One of the cores inside.
+    Core,
+}
+
+/// A machine, resolved: every link exists, every number has been checked.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// What it is called.
+    pub name: String,
+    /// Its levels, outermost first; empty if its links were written down one by one.
+    pub levels: Vec<Level>,
+    /// Its links.
+    pub fabric: Arc<Fabric>,
+    /// When a message's head may go on.
+    pub switching: Switching,
+    /// What each chip is made of.
+    pub chip: Chip,
+    /// What a rank is.
+    pub unit: Unit,
+    /// Places inside one chip.
+    pub cores_per_chip: u32,
+    /// How fast some ranks compute, where it is not 1.
+    pub speed: BTreeMap<u32, f64>,
+}
+
+const TOP_KEYS: [&str; 11] = [
+    "name",
+    "network",
+    "levels",
+    "chip",
+    "ranks",
+    "stragglers",
+    "faults",
+    "system",
+    "sip",
+    "cube",
+    "ipcq",
+];
+
+impl Topology {
+    /// A machine from the text of a file; `file` is only for messages.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line.
+    pub fn from_yaml(file: &str, text: &str) -> Result<Topology, TopologyError> {
+        let tree = yaml::parse(file, text)?;
+        let top = Reader::new(file, &tree).table(&TOP_KEYS)?;
+        let mut chip = top.get("chip").map_or(Ok(Chip::default()), |r| chip::read(&r))?;
+        let (key, mut wired) = if let Some(network) = top.get("network") {
+            (network.clone(), network::read(&network)?)
+        } else if let Some(levels) = top.get("levels") {
+            (levels.clone(), network::read_levels(&levels)?)
+        } else if let Some(system) = ancestor::KEYS.iter().find_map(|key| top.get(key)) {
+            (system, ancestor::read(&top, &mut chip)?)
+        } else {
+            return Err(top.reader.error(Problem::Missing(
+                "network",
+                "network: {kind: ring, size: 8, ...}".into(),
+            )));
+        };
+        let faults = top.get("faults");
+        if let Some(faults) = &faults {
+            network::read_faults(faults, &mut wired.fabric)?;
+        }
+        if let Some(lost) = wired.fabric.cut_off() {
+            return Err(faults.as_ref().unwrap_or(&key).error(Problem::Disconnected(lost)));
+        }
+        let unit = top.get("ranks").map_or(Ok(Unit::Chip), |r| {
+            r.word(&[("chips", Unit::Chip), ("cores", Unit::Core)])
+        })?;
+        let mut topology = Topology {
+            name: top.get("name").map_or(Ok(file), |r| r.text())?.to_owned(),
+            levels: wired.levels,
+            fabric: Arc::new(wired.fabric),
+            switching: wired.switching,
+            chip,
+            unit,
+            cores_per_chip: wired.cores_per_chip,
+            speed: BTreeMap::new(),
+        };
+        if let Some(stragglers) = top.get("stragglers") {
+            for item in stragglers.list()? {
+                let table = item.table(&["rank", "speed"])?;
+                let rank = table
+                    .need("rank", "0")?
+                    .count(0, u64::from(topology.ranks()) - 1)?;
+                topology
+                    .speed
+                    .insert(rank, table.need("speed", "0.5")?.factor(1e6)?);
+            }
+        }
+        Ok(topology)
+    }
+
+    /// A preset by its name: `h100x8`, `torus-8x8x8`.
+    ///
+    /// # Errors
+    /// [`Problem::NoSuchPreset`], or what is wrong with its numbers.
+    pub fn preset(name: &str) -> Result<Topology, TopologyError> {
+        let text = preset_yaml(name).ok_or_else(|| TopologyError {
+            file: units::shorten(name),
+            line: 0,
+            key: String::new(),
+            problem: Problem::NoSuchPreset {
+                got: units::shorten(name),
+                valid: PRESETS.iter().map(|preset| preset.0).collect(),
+            },
+        })?;
+        Topology::from_yaml(name, &text)
+    }
+
+    /// Ranks: chips, or the cores inside them.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        match self.unit {
+            Unit::Chip => self.chips(),
+            Unit::Core => self.fabric.places(),
+        }
+    }
+
+    /// Chips.
+    #[must_use]
+    pub fn chips(&self) -> u32 {
+        self.fabric.places() / self.cores_per_chip.max(1)
+    }
+
+    /// The place in the network where a rank sits. A chip with cores inside sits where its outermost links
+    /// are.
+    #[must_use]
+    pub fn place(&self, rank: u32) -> u32 {
+        match self.unit {
+            Unit::Core => rank,
+            Unit::Chip => {
+                let door = self.levels.iter().find_map(|level| match level.attach {
+                    crate::net::Attach::Gateway(gateway) => Some(gateway),
+                    crate::net::Attach::Each => None,
+                });
+                rank * self.cores_per_chip + door.unwrap_or(0).min(self.cores_per_chip - 1)
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Good descriptions resolve; bad ones are refused at once, with their line.
+
+use super::*;
+use std::time::{Duration, Instant};
+
+fn refused(text: &str) -> String {
+    let start = Instant::now();
+    let error = Topology::from_yaml("t.yaml", text).unwrap_err().to_string();
+    assert!(
+        start.elapsed() < Duration::from_millis(500),
+        "took {:?}: {error}",
+        start.elapsed()
+    );
+    assert!(error.starts_with("t.yaml:"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    error
+}
+
+#[test]
+fn every_preset_resolves() {
+    for (name, _) in PRESETS {
+        let name = name
+            .replace('N', "12")
+            .replace('X', "2")
+            .replace('Y', "3")
+            .replace('Z', "4");
+        let topology = Topology::preset(&name).unwrap();
+        assert!(topology.ranks() > 1, "{name}");
+        assert_eq!(topology.fabric.cut_off(), None);
+    }
+    assert_eq!(Topology::preset("torus-16x16x16").unwrap().ranks(), 4096);
+    assert_eq!(Topology::preset("sip6-torus").unwrap().ranks(), 768);
+    assert_eq!(Topology::preset("ascend-a3-pod").unwrap().ranks(), 768);
+    let error = Topology::preset("h100x9").unwrap_err().to_string();
+    assert!(error.contains("did you mean `h100x8`?"), "{error}");
+    assert!(Topology::preset("ring-").is_err());
+    assert!(Topology::preset("ring-0").is_err());
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_the_nearest_valid_one() {
+    let error = refused("name: x\nnetwork:\n  kind: ring\n  size: 4\n  bandwith: 5 GB/s\n");
+    assert!(
+        error.starts_with("t.yaml:5: network: there is no key `bandwith` here; did you mean `bandwidth`?"),
+        "{error}"
+    );
+    let error = refused("network: {kind: rnig, size: 4}\n");
+    assert!(error.contains("did you mean `ring`?"), "{error}");
+}
+
+#[test]
+fn impossible_values_are_refused_with_their_line() {
+    let ring = |size: &str, bandwidth: &str, latency: &str| {
+        format!("network:\n  kind: ring\n  size: {size}\n  bandwidth: {bandwidth}\n  latency: {latency}\n")
+    };
+    let error = refused(&ring("4", "50 GB/s", "500"));
+    assert_eq!(
+        error,
+        "t.yaml:5: network.latency: `500` has no unit; write for example `500 ns`"
+    );
+    assert!(
+        refused(&ring("4", "-50 GB/s", "500 ns"))
+            .starts_with("t.yaml:4: network.bandwidth: -50 GB/s is out of range")
+    );
+    assert!(
+        refused(&ring("1000000000", "5 GB/s", "5 ns"))
+            .starts_with("t.yaml:3: network.size: 1000000000 chips are more than")
+    );
+    assert!(refused(&ring("0", "5 GB/s", "5 ns")).starts_with("t.yaml:3:"));
+    assert!(refused(&ring("many", "5 GB/s", "5 ns")).starts_with("t.yaml:3:"));
+    assert!(refused(&ring("2.5", "5 GB/s", "5 ns")).starts_with("t.yaml:3:"));
+    let error = refused("network: {kind: torus, dims: [1000, 1000, 1000], bandwidth: 5 GB/s, latency: 5 ns}");
+    assert!(error.contains("1000000000 chips"), "{error}");
+    let error = refused("network: {kind: full, size: 100000, bandwidth: 5 GB/s, latency: 5 ns}");
+    assert!(error.contains("links are more than"), "{error}");
+    let error = refused("network: {kind: switch, size: 8, bandwidth: 5 GB/s, latency: 5 ns}");
+    assert!(error.contains("`blocking` is missing"), "{error}");
+}
+
+#[test]
+fn a_network_in_pieces_is_refused() {
+    let error = refused(
+        "network:\n  kind: links\n  chips: 3\n  links:\n    - {from: 0, to: 1, bandwidth: 5 GB/s, latency: 5 ns}\n",
+    );
+    assert!(error.contains("chip 2 cannot be reached"), "{error}");
+    let error = refused(
+        "network: {kind: line, size: 4, bandwidth: 5 GB/s, latency: 5 ns}\nfaults:\n  - {from: 1, to: 2, failed: true}\n",
+    );
+    assert!(error.starts_with("t.yaml:3: faults"), "{error}");
+}
+
+#[test]
+fn bombs_and_mountains_are_refused_in_milliseconds() {
+    let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x]\n");
+    for (name, before) in [
+        ("b", "a"),
+        ("c", "b"),
+        ("d", "c"),
+        ("e", "d"),
+        ("f", "e"),
+        ("g", "f"),
+        ("h", "g"),
+        ("i", "h"),
+    ] {
+        let items = vec![format!("*{before}"); 9].join(", ");
+        bomb.push_str(&format!("{name}: &{name} [{items}]\n"));
+    }
+    refused(&bomb);
+    refused(&"[".repeat(2 << 20));
+    refused(&"{a: ".repeat(500_000));
+    refused(&"- ".repeat(1 << 20));
+    refused("a: b: c");
+    refused("");
+    refused("just words");
+    refused("network: 7");
+    refused("network: [1, 2]");
+    refused("\u{0}\u{1}");
+}
+
+#[test]
+fn hierarchies_groups_links_faults_and_stragglers_resolve() {
+    let levels = "
+levels:
+  - {name: pod, kind: ring, size: 3, bandwidth: 25 GB/s, latency: 5 us, attach: 0}
+  - {name: node, kind: full, size: 4, bandwidth: 100 GB/s, latency: 1 us}
+";
+    assert_eq!(Topology::from_yaml("t", levels).unwrap().ranks(), 12);
+    let groups = "
+network:
+  kind: groups
+  groups:
+    - {kind: ring, size: 5, bandwidth: 100 GB/s, latency: 1 us}
+    - {kind: switch, size: 3, bandwidth: 100 GB/s, latency: 1 us, blocking: no}
+    - {kind: mesh, dims: [2, 2], bandwidth: 100 GB/s, latency: 1 us}
+  between: {kind: line, bandwidth: 10 GB/s, latency: 5 us}
+stragglers: [{rank: 7, speed: 0.5}]
+faults: [{from: 0, to: 1, factor: 0.5}]
+";
+    let topology = Topology::from_yaml("t", groups).unwrap();
+    assert_eq!(topology.ranks(), 12);
+    assert_eq!(topology.speed[&7], 0.5);
+    let slow = topology.fabric.between(0, 1).next().unwrap();
+    assert_eq!(
+        topology.fabric.class(slow).unwrap().bandwidth.get(),
+        50_000_000_000
+    );
+    let routed = "
+network:
+  kind: links
+  chips: 3
+  bandwidth: 5 GB/s
+  latency: 5 ns
+  links: [{from: 0, to: 1}, {from: 1, to: 2}, {from: 0, to: 2, direction: one-way}]
+  routes: [{from: 0, to: 2, via: [1]}]
+";
+    let topology = Topology::from_yaml("t", routed).unwrap();
+    let mut network = crate::Network::new(topology.fabric, Vec::new(), topology.switching);
+    let mut path = Vec::new();
+    assert!(network.route(0, 2, &mut path));
+    assert_eq!(path.len(), 2);
+}
+
+#[test]
+fn ranks_are_chips_or_the_cores_inside_them() {
+    let text = |ranks: &str| preset_yaml("sip6-torus").unwrap().replace("ranks: cores", ranks);
+    let chips = Topology::from_yaml("t", &text("ranks: chips")).unwrap();
+    assert_eq!((chips.ranks(), chips.chips(), chips.cores_per_chip), (6, 6, 128));
+    let cores = Topology::from_yaml("t", &text("ranks: cores")).unwrap();
+    assert_eq!(cores.ranks(), 768);
+}

@@ -1,0 +1,328 @@
+//! YAML as a tree that knows its lines, and readers that know what may be written.
+//!
+//! Only the parser is from outside; keys, words and units are checked here, so that every complaint names
+//! the file, the line, the key and its cure.
+
+use super::error::{Problem, TopologyError};
+use super::units::shorten;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+use std::fmt;
+
+/// A value and the line it begins at.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) line: u64,
+    pub(crate) value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Nothing,
+    Scalar(String),
+    List(Vec<Node>),
+    Table(Vec<(String, u64, Node)>),
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value, a list or a table")
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Scalar(value.to_string()))
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Scalar(value.to_string()))
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Scalar(value.to_string()))
+    }
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Scalar(value.to_string()))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::Scalar(value.to_owned()))
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Nothing)
+    }
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Nothing)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = seq.next_element::<Spanned<Value>>()? {
+            list.push(Node::from(item));
+        }
+        Ok(Value::List(list))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut table = Vec::new();
+        while let Some((key, value)) = map.next_entry::<Spanned<String>, Spanned<Value>>()? {
+            table.push((key.value, key.referenced.line(), Node::from(value)));
+        }
+        Ok(Value::Table(table))
+    }
+}
+
+impl From<Spanned<Value>> for Node {
+    fn from(spanned: Spanned<Value>) -> Node {
+        Node {
+            line: spanned.referenced.line(),
+            value: spanned.value,
+        }
+    }
+}
+
+/// Reads a file's text.
+pub(crate) fn parse(file: &str, text: &str) -> Result<Node, TopologyError> {
+    let fail = |line: u64, message: String| TopologyError {
+        file: file.into(),
+        line,
+        key: String::new(),
+        problem: Problem::Syntax(message),
+    };
+    if text.len() > MAX_FILE_BYTES {
+        return Err(fail(
+            1,
+            format!(
+                "{} bytes are more than the {MAX_FILE_BYTES} a description may have",
+                text.len()
+            ),
+        ));
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            max_nodes: 2_000_000,
+            max_events: 5_000_000,
+            max_aliases: 1_000,
+            max_anchors: 100,
+            max_recorded_anchor_events: 2_000,
+            max_recorded_anchor_bytes: 1 << 20,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 20_000,
+        },
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options)
+        .map(Node::from)
+        .map_err(|error| {
+            let line = error.location().map_or(1, |location| location.line());
+            let message = error.without_snippet().to_string();
+            let first = message.lines().next().unwrap_or("not YAML").trim_end_matches('.');
+            let message = match first.strip_prefix("budget breached: ") {
+                None => first.to_owned(),
+                Some(breach) => {
+                    let what = breach.split([' ', '{']).next().unwrap_or(breach);
+                    format!("this repeats, nests or goes on beyond what a description may ({what})")
+                }
+            };
+            fail(line, shorten_message(&message))
+        })
+}
+
+/// A description of 65,536 explicit links fits in a few megabytes.
+const MAX_FILE_BYTES: usize = 16 << 20;
+const MAX_DEPTH: usize = 32;
+
+fn shorten_message(message: &str) -> String {
+    message.chars().take(200).collect()
+}
+
+/// Reads one value, knowing where it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    file: &'a str,
+    key: String,
+    node: &'a Node,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(file: &'a str, node: &'a Node) -> Reader<'a> {
+        Reader {
+            file,
+            key: String::new(),
+            node,
+        }
+    }
+
+    pub(crate) fn error(&self, problem: Problem) -> TopologyError {
+        TopologyError {
+            file: self.file.into(),
+            line: self.node.line,
+            key: self.key.clone(),
+            problem,
+        }
+    }
+
+    fn malformed(&self, what: &'static str, example: &str) -> TopologyError {
+        let got = match &self.node.value {
+            Value::Nothing => "nothing".to_owned(),
+            Value::Scalar(text) => shorten(text),
+            Value::List(_) => "a list".into(),
+            Value::Table(_) => "a table".into(),
+        };
+        self.error(Problem::Malformed {
+            got,
+            what,
+            example: example.into(),
+        })
+    }
+
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self.node.value, Value::List(_))
+    }
+
+    /// A table that may only have these keys.
+    pub(crate) fn table(&self, valid: &[&'static str]) -> Result<Table<'a>, TopologyError> {
+        let Value::Table(entries) = &self.node.value else {
+            return Err(self.malformed("a table", &format!("{}: ...", valid.first().unwrap_or(&"key"))));
+        };
+        if let Some((key, line, _)) = entries.iter().find(|(key, ..)| !valid.contains(&key.as_str())) {
+            let problem = Problem::UnknownKey {
+                got: shorten(key),
+                valid: valid.to_vec(),
+            };
+            return Err(TopologyError {
+                line: *line,
+                ..self.error(problem)
+            });
+        }
+        Ok(Table {
+            reader: self.clone(),
+            entries,
+        })
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<Reader<'a>>, TopologyError> {
+        let Value::List(items) = &self.node.value else {
+            return Err(self.malformed("a list", "[4, 4]"));
+        };
+        let item = |(i, node)| Reader {
+            file: self.file,
+            key: format!("{}[{i}]", self.key),
+            node,
+        };
+        Ok(items.iter().enumerate().map(item).collect())
+    }
+
+    pub(crate) fn text(&self) -> Result<&'a str, TopologyError> {
+        match &self.node.value {
+            Value::Scalar(text) => Ok(text),
+            _ => Err(self.malformed("a word or a number", "ring")),
+        }
+    }
+
+    pub(crate) fn unit<T>(&self, read: impl Fn(&str) -> Result<T, Problem>) -> Result<T, TopologyError> {
+        read(self.text()?).map_err(|problem| self.error(problem))
+    }
+
+    /// One of a few words.
+    pub(crate) fn word<T: Copy>(&self, words: &[(&'static str, T)]) -> Result<T, TopologyError> {
+        let got = self.text()?;
+        words
+            .iter()
+            .find(|(word, _)| *word == got)
+            .map(|(_, value)| *value)
+            .ok_or_else(|| {
+                let valid = words.iter().map(|(word, _)| *word).collect();
+                self.error(Problem::UnknownWord {
+                    got: shorten(got),
+                    valid,
+                })
+            })
+    }
+
+    /// A whole number in a range.
+    pub(crate) fn count(&self, least: u64, most: u64) -> Result<u32, TopologyError> {
+        let text = self.text()?.replace('_', "");
+        let value = text.parse::<u64>().map_err(|_| {
+            if text.parse::<f64>().is_ok() {
+                let wanted = format!("a whole number from {least} to {most}");
+                self.error(Problem::OutOfRange {
+                    got: shorten(&text),
+                    wanted,
+                })
+            } else {
+                self.malformed("a whole number", "8")
+            }
+        })?;
+        if value > most && most == crate::net::MAX_PLACES {
+            return Err(self.error(Problem::TooMany {
+                got: value,
+                what: "chips",
+                limit: most,
+            }));
+        }
+        if value < least || value > most {
+            let wanted = format!("from {least} to {most}");
+            return Err(self.error(Problem::OutOfRange {
+                got: value.to_string(),
+                wanted,
+            }));
+        }
+        u32::try_from(value).map_err(|_| self.malformed("a whole number", "8"))
+    }
+
+    /// A factor above 0 and up to `most`.
+    pub(crate) fn factor(&self, most: f64) -> Result<f64, TopologyError> {
+        let text = self.text()?;
+        let value: f64 = text
+            .trim()
+            .parse()
+            .map_err(|_| self.malformed("a factor", "0.5"))?;
+        if value > 0.0 && value <= most {
+            return Ok(value);
+        }
+        let wanted = format!("above 0 and at most {most}");
+        Err(self.error(Problem::OutOfRange {
+            got: shorten(text),
+            wanted,
+        }))
+    }
+}
+
+/// A table whose keys have been checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Table<'a> {
+    pub(crate) reader: Reader<'a>,
+    entries: &'a [(String, u64, Node)],
+}
+
+impl<'a> Table<'a> {
+    pub(crate) fn get(&self, key: &str) -> Option<Reader<'a>> {
+        let (_, line, node) = self.entries.iter().find(|(name, ..)| name == key)?;
+        let _ = line;
+        let prefix = &self.reader.key;
+        let key = if prefix.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{prefix}.{key}")
+        };
+        Some(Reader {
+            file: self.reader.file,
+            key,
+            node,
+        })
+    }
+
+    pub(crate) fn need(&self, key: &'static str, example: &str) -> Result<Reader<'a>, TopologyError> {
+        let missing = || {
+            self.reader
+                .error(Problem::Missing(key, format!("{key}: {example}")))
+        };
+        self.get(key).ok_or_else(missing)
+    }
+}
