@@ -19,7 +19,7 @@
 
 use crate::Team;
 use crate::arguments::same_length;
-use ringwork_isa::{Compare, Core, Element, In, Notify, Out, Rank, ReduceOp, Result, Shared, Signal};
+use ringwork_isa::{Compare, Core, Element, Error, In, Notify, Out, Rank, ReduceOp, Result, Shared, Signal};
 
 /// Which way data moves. The number is the step cell of the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,11 @@ pub(crate) async fn around<C: Core, T: Element, const L: usize>(
     directions: [Direction; L],
 ) -> Result<()> {
     same_length("`y`", y.len(), x.len())?;
+    if op == ReduceOp::Avg {
+        return Err(Error::failed(
+            "a ring adds two at a time and cannot average; use a direct algorithm",
+        ));
+    }
     let (_, ranks) = team.place();
     if ranks == 1 {
         return core.copy(y, x).await;

@@ -21,10 +21,11 @@ fn call() -> impl Strategy<Value = Call> {
     let choices = (0..Op::ALL.len(), 0..Dtype::ALL.len(), 0..ReduceOp::ALL.len());
     let count = prop_oneof![Just(0usize), Just(1), 2usize..20, 20usize..90];
     (choices, count, 0usize..64, any::<bool>()).prop_map(|((op, dtype, reduce), count, root, in_place)| {
+        let (op, reduce) = (Op::ALL[op], ReduceOp::ALL[reduce]);
         Call {
-            op: Op::ALL[op],
+            op,
             dtype: Dtype::ALL[dtype],
-            reduce: ReduceOp::ALL[reduce],
+            reduce: if op.can(reduce) { reduce } else { ReduceOp::Sum },
             count,
             root,
             in_place,
@@ -71,7 +72,7 @@ fn every_operation_may_follow_every_other() {
             let mut some = |op| Call {
                 op,
                 dtype: Dtype::ALL[rng.below(8)],
-                reduce: ReduceOp::ALL[rng.below(4)],
+                reduce: ReduceOp::ALL[rng.below(if op.can(ReduceOp::Avg) { 5 } else { 4 })],
                 count: 1 + rng.below(40),
                 root: rng.below(ranks as usize),
                 in_place: rng.below(2) == 0,

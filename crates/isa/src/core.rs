@@ -42,7 +42,7 @@ pub trait Core {
     /// Combines many regions into one (TREDUCE).
     ///
     /// Each element of `dst` becomes `((s0 op s1) op s2) ...` over the sources in the order given,
-    /// accumulated in [`Element::Wide`] and rounded once. The result therefore does not depend on the
+    /// accumulated in [`Element::Wide`], [finished](Element::finish) and rounded once. The result therefore does not depend on the
     /// platform, the size, or how the range was cut into instructions. `dst` may be one of the sources,
     /// but must not partly overlap one. Orders nothing. At least one source is needed.
     #[track_caller]

@@ -99,8 +99,11 @@ pub trait Element:
     fn narrow(wide: Self::Wide) -> Self;
     /// One step of a reduction: `op(acc, next)`, in this order.
     ///
-    /// Integers wrap. `Max` and `Min` of floats return NaN if either side is NaN.
+    /// Integers wrap. `Max` and `Min` of floats return NaN if either side is NaN. `Avg` adds here, and divides
+    /// in [`finish`](Element::finish).
     fn combine(op: ReduceOp, acc: Self::Wide, next: Self::Wide) -> Self::Wide;
+    /// The last step of a reduction of `sources` sources, before it is rounded: what `Avg` divides by.
+    fn finish(op: ReduceOp, acc: Self::Wide, sources: usize) -> Self::Wide;
     /// The nearest element to an integer; integer types wrap. For test patterns and goldens.
     fn from_i64(value: i64) -> Self;
     /// The value as f64 (exact for all but large i64). For display and goldens.
@@ -124,11 +127,16 @@ macro_rules! integer {
             #[inline(always)]
             fn combine(op: ReduceOp, acc: $t, next: $t) -> $t {
                 match op {
-                    ReduceOp::Sum => acc.wrapping_add(next),
+                    ReduceOp::Sum | ReduceOp::Avg => acc.wrapping_add(next),
                     ReduceOp::Prod => acc.wrapping_mul(next),
                     ReduceOp::Max => if acc > next { acc } else { next },
                     ReduceOp::Min => if acc < next { acc } else { next },
                 }
+            }
+            #[inline(always)]
+            #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "at most 64 sources")]
+            fn finish(op: ReduceOp, acc: $t, sources: usize) -> $t {
+                if op == ReduceOp::Avg { acc / (sources as $t).max(1) } else { acc }
             }
             #[allow(clippy::cast_possible_truncation, reason = "wrapping is the contract")]
             fn from_i64(value: i64) -> $t { value as $t }
@@ -150,11 +158,15 @@ macro_rules! float {
             #[inline(always)]
             fn combine(op: ReduceOp, acc: $wide, next: $wide) -> $wide {
                 match op {
-                    ReduceOp::Sum => acc + next,
+                    ReduceOp::Sum | ReduceOp::Avg => acc + next,
                     ReduceOp::Prod => acc * next,
                     ReduceOp::Max => if acc > next || acc.is_nan() { acc } else { next },
                     ReduceOp::Min => if acc < next || acc.is_nan() { acc } else { next },
                 }
+            }
+            #[inline(always)]
+            fn finish(op: ReduceOp, acc: $wide, sources: usize) -> $wide {
+                if op == ReduceOp::Avg { acc / sources as $wide } else { acc }
             }
             fn from_i64(value: i64) -> $t { $from(value) }
             fn to_f64(self) -> f64 { $to(self) }
@@ -240,6 +252,19 @@ mod tests {
             assert!(f32::combine(op, f32::NAN, 1.0).is_nan());
             assert!(f32::combine(op, 1.0, f32::NAN).is_nan());
         }
+    }
+
+    #[test]
+    fn averages_divide_before_they_round_and_integers_truncate() {
+        let avg = |wide: f32| f16::narrow(f16::finish(ReduceOp::Avg, wide, 2));
+        assert_eq!(
+            avg(2049.0),
+            f16::from_f32(1024.5),
+            "the sum alone would have lost the half"
+        );
+        assert_eq!(i32::finish(ReduceOp::Avg, -7, 2), -3);
+        assert_eq!(u8::finish(ReduceOp::Avg, 7, 64), 0);
+        assert_eq!(i64::finish(ReduceOp::Sum, 7, 2), 7);
     }
 
     #[test]

@@ -27,11 +27,19 @@ pub enum Operation {
     Barrier,
     /// Making new communicators.
     Split,
+    /// A part of its own length from everyone to everyone.
+    AllToAllV,
+    /// Data to one rank, which the root field names. Not a collective call.
+    Send,
+    /// Data from one rank, which the root field names. Not a collective call.
+    Recv,
+    /// The rank has dropped its communicator: it makes no calls any more.
+    Leave,
 }
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Operation; 10] = [
+    pub const ALL: [Operation; 14] = [
         Operation::AllReduce,
         Operation::AllGather,
         Operation::ReduceScatter,
@@ -42,7 +50,22 @@ impl Operation {
         Operation::AllToAll,
         Operation::Barrier,
         Operation::Split,
+        Operation::AllToAllV,
+        Operation::Send,
+        Operation::Recv,
+        Operation::Leave,
     ];
+
+    /// Whether it moves data: the others only meet.
+    const fn has_data(self) -> bool {
+        !matches!(self, Operation::Barrier | Operation::Split | Operation::Leave)
+    }
+
+    /// Whether two ranks make it and not all.
+    #[must_use]
+    pub const fn is_between_two(self) -> bool {
+        matches!(self, Operation::Send | Operation::Recv)
+    }
 
     /// The name a user types.
     #[must_use]
@@ -58,6 +81,10 @@ impl Operation {
             Operation::AllToAll => "all_to_all",
             Operation::Barrier => "barrier",
             Operation::Split => "split",
+            Operation::AllToAllV => "all_to_all_v",
+            Operation::Send => "send",
+            Operation::Recv => "recv",
+            Operation::Leave => "leave",
         }
     }
 }
@@ -76,11 +103,15 @@ pub struct Fingerprint {
     operation: Operation,
     dtype: Dtype,
     op: Option<ReduceOp>,
+    /// Which algorithm, if there is a choice.
+    way: Option<u8>,
     root: Option<u8>,
     count: u64,
 }
 
 const NONE: u8 = u8::MAX;
+/// As [`NONE`], in half a byte.
+const NO_NIBBLE: u8 = 15;
 
 impl Fingerprint {
     /// Call number `sequence` of a communicator.
@@ -91,6 +122,7 @@ impl Fingerprint {
             operation,
             dtype,
             op: None,
+            way: None,
             root: None,
             count,
         }
@@ -102,6 +134,15 @@ impl Fingerprint {
         Fingerprint { op: Some(op), ..self }
     }
 
+    /// The same call by algorithm number `way`, below 15.
+    #[must_use]
+    pub fn by(self, way: u8) -> Fingerprint {
+        Fingerprint {
+            way: (way < NO_NIBBLE).then_some(way),
+            ..self
+        }
+    }
+
     /// The same call with a root.
     #[must_use]
     pub fn rooted(self, root: u32) -> Fingerprint {
@@ -109,6 +150,12 @@ impl Fingerprint {
             root: u8::try_from(root).ok(),
             ..self
         }
+    }
+
+    /// What is called.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        self.operation
     }
 
     /// Its number.
@@ -120,17 +167,17 @@ impl Fingerprint {
     /// Whether it is about data and there is none.
     #[must_use]
     pub fn moves_nothing(&self) -> bool {
-        self.count == 0 && !matches!(self.operation, Operation::Barrier | Operation::Split)
+        self.count == 0 && self.operation.has_data()
     }
 
     /// As it lies in shared memory.
     #[must_use]
     pub fn words(&self) -> [u64; 2] {
-        let op = self.op.map_or(NONE, |op| op as u8);
+        let op = self.op.map_or(NO_NIBBLE, |op| op as u8);
         let bytes = [
             self.operation as u8,
             self.dtype as u8,
-            op,
+            op | self.way.unwrap_or(NO_NIBBLE) << 4,
             self.root.unwrap_or(NONE),
         ];
         [
@@ -148,7 +195,9 @@ impl Fingerprint {
             .into_iter()
             .find(|known| *known as u8 == operation)?;
         let dtype = Dtype::ALL.into_iter().find(|known| *known as u8 == dtype)?;
-        let op = if op == NONE {
+        let (op, way) = (op & NO_NIBBLE, op >> 4);
+        let way = (way != NO_NIBBLE).then_some(way);
+        let op = if op == NO_NIBBLE {
             None
         } else {
             Some(ReduceOp::ALL.into_iter().find(|known| *known as u8 == op)?)
@@ -159,6 +208,7 @@ impl Fingerprint {
             operation,
             dtype,
             op,
+            way,
             root,
             count,
         })
@@ -168,16 +218,27 @@ impl Fingerprint {
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.operation.name())?;
-        if !matches!(self.operation, Operation::Barrier | Operation::Split) {
+        if self.operation.has_data() {
             write!(f, " of {} x {}", self.count, self.dtype)?;
         }
         if let Some(op) = self.op {
             write!(f, ", {op}")?;
         }
-        if let Some(root) = self.root {
-            write!(f, ", root {root}")?;
+        if let Some(way) = self.way {
+            write!(f, ", algorithm {way}")?;
         }
-        write!(f, " (call {})", self.sequence)
+        match (self.operation, self.root) {
+            (Operation::Send, Some(peer)) => write!(f, " to rank {peer}")?,
+            (Operation::Recv, Some(peer)) => write!(f, " from rank {peer}")?,
+            (_, Some(root)) => write!(f, ", root {root}")?,
+            (_, None) => {}
+        }
+        let when = if self.operation.is_between_two() {
+            "before call"
+        } else {
+            "call"
+        };
+        write!(f, " ({when} {})", self.sequence)
     }
 }
 

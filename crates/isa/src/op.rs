@@ -16,11 +16,21 @@ pub enum ReduceOp {
     Min,
     /// `a * b`; integers wrap.
     Prod,
+    /// The sum, divided by the number of sources before it is rounded; integers wrap, then truncate.
+    ///
+    /// Not a fold of pairs: only an instruction that sees all sources at once can do it.
+    Avg,
 }
 
 impl ReduceOp {
     /// Every operator.
-    pub const ALL: [ReduceOp; 4] = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod];
+    pub const ALL: [ReduceOp; 5] = [
+        ReduceOp::Sum,
+        ReduceOp::Max,
+        ReduceOp::Min,
+        ReduceOp::Prod,
+        ReduceOp::Avg,
+    ];
 
     /// The name a user types.
     #[must_use]
@@ -30,6 +40,7 @@ impl ReduceOp {
             ReduceOp::Max => "max",
             ReduceOp::Min => "min",
             ReduceOp::Prod => "prod",
+            ReduceOp::Avg => "avg",
         }
     }
 }
@@ -46,6 +57,6 @@ impl FromStr for ReduceOp {
         ReduceOp::ALL
             .into_iter()
             .find(|op| op.name() == name)
-            .ok_or_else(|| format!("`{name}` is not a reduction; use one of sum, max, min, prod"))
+            .ok_or_else(|| format!("`{name}` is not a reduction; use one of sum, max, min, prod, avg"))
     }
 }

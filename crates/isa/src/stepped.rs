@@ -399,7 +399,9 @@ impl Core for SteppedCore {
                         .collect(),
                 });
             }
-            let values: Vec<T> = sum.unwrap_or_default().into_iter().map(T::narrow).collect();
+            let sources = packets.ranks() as usize;
+            let finish = |wide| T::narrow(T::finish(op, wide, sources));
+            let values: Vec<T> = sum.unwrap_or_default().into_iter().map(finish).collect();
             let bytes = (!hollow).then(|| bytemuck::cast_slice(&values).to_vec());
             self.step(
                 at,

@@ -73,7 +73,7 @@ impl<T: Element> Tile<T> {
         }
         let both = self.values.iter().zip(&other.values);
         Ok(Tile::new(
-            both.map(|(a, b)| T::narrow(T::combine(op, a.widen(), b.widen())))
+            both.map(|(a, b)| T::narrow(T::finish(op, T::combine(op, a.widen(), b.widen()), 2)))
                 .collect(),
         ))
     }

@@ -372,9 +372,9 @@ impl Attached {
             Ok(_) => {}
             // Whoever claimed it publishes at once, or has died half-way: then it is ours to finish.
             Err(CLAIMED) if !self.alarmed_within(CLAIM_LIMIT) => {}
-            Err(CLAIMED | RAISED) => return,
-            // Somebody overwrote it, which ends waits as well: let sleepers find out.
-            Err(_) => return self.rouse_all(),
+            // Raised, or overwritten, which ends waits as well. Whoever did it may have died before it could rouse
+            // the sleepers: let them find out.
+            Err(_) => return self.rouse(),
         }
         let dead = alarm.dead.map_or(u64::MAX, |rank| rank.0.into());
         self.header_word(at::ALARM_RANK).store(dead, Ordering::Relaxed);
@@ -384,7 +384,7 @@ impl Attached {
         let _ = self.memory.write(at::REASON, reason.as_bytes());
         // SYNC: publishes the reason; pairs with the load in `alarm` (SEG-4).
         word.store(RAISED, Ordering::SeqCst);
-        self.rouse_all();
+        self.rouse();
     }
 
     fn alarmed_within(&self, limit: Duration) -> bool {
@@ -395,7 +395,8 @@ impl Attached {
         self.alarmed()
     }
 
-    fn rouse_all(&self) {
+    /// Makes whoever waits in this domain look again, at its signal and at its exits.
+    pub fn rouse(&self) {
         for cell in self.cells() {
             cell.rouse();
         }
@@ -551,6 +552,32 @@ mod tests {
             assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
         }
         assert!(Layout::private(Segment(1), MAX_BYTES).is_ok());
+    }
+
+    #[test]
+    fn an_alarm_whose_raiser_died_before_it_roused_anybody_is_passed_on_by_the_next() {
+        let segment = heap();
+        let signal = Signals {
+            segment: Segment(3),
+            base: PAGE_BYTES,
+            stride: segment.layout().stride,
+            count: 2,
+            me: Rank(0),
+            ranks: 2,
+        };
+        let cell = segment.signal(&signal.at(0).unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            let patience = crate::cell::Patience::for_sharing(2, 1);
+            let exit = |_| segment.alarmed().then_some(());
+            let waiter = scope.spawn(move || cell.wait(patience, None, |value| value > 0, exit));
+            std::thread::sleep(Duration::from_millis(20));
+            segment.header_word(at::ALARM).store(RAISED, Ordering::SeqCst);
+            segment.raise(&Alarm {
+                dead: None,
+                reason: "later".into(),
+            });
+            assert!(waiter.join().unwrap().is_err());
+        });
     }
 
     #[test]

@@ -13,15 +13,18 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct WindowBuffer<T> {
     segment: Arc<Attached>,
+    /// The communicator it belongs to: the nonce of its segment.
+    home: u64,
     me: Rank,
     len: usize,
     element: PhantomData<T>,
 }
 
 impl<T: Element> WindowBuffer<T> {
-    pub(super) fn new(segment: Arc<Attached>, me: Rank, len: usize) -> WindowBuffer<T> {
+    pub(super) fn new(segment: Arc<Attached>, home: u64, me: Rank, len: usize) -> WindowBuffer<T> {
         WindowBuffer {
             segment,
+            home,
             me,
             len,
             element: PhantomData,
@@ -155,6 +158,16 @@ impl<T> Target<T> for Vec<T> {
         Output::Own(self)
     }
 }
+impl<T> Source<T> for Box<[T]> {
+    fn input(&self) -> Input<'_, T> {
+        Input::Own(self)
+    }
+}
+impl<T> Target<T> for Box<[T]> {
+    fn output(&mut self) -> Output<'_, T> {
+        Output::Own(self)
+    }
+}
 impl<T> Source<T> for WindowBuffer<T> {
     fn input(&self) -> Input<'_, T> {
         Input::Window(self)
@@ -173,6 +186,14 @@ impl<T: Element> Input<'_, T> {
             Input::Window(buffer) => buffer.len(),
         }
     }
+
+    /// The communicator it belongs to, if any.
+    pub(super) fn home(&self) -> Option<u64> {
+        match self {
+            Input::Own(_) => None,
+            Input::Window(buffer) => Some(buffer.home),
+        }
+    }
 }
 
 impl<T: Element> Output<'_, T> {
@@ -181,5 +202,17 @@ impl<T: Element> Output<'_, T> {
             Output::Own(slice) => slice.len(),
             Output::Window(buffer) => buffer.len(),
         }
+    }
+
+    /// The communicator it belongs to, if any.
+    pub(super) fn home(&self) -> Option<u64> {
+        match self {
+            Output::Own(_) => None,
+            Output::Window(buffer) => Some(buffer.home),
+        }
+    }
+
+    pub(super) fn in_window(&self) -> bool {
+        matches!(self, Output::Window(_))
     }
 }

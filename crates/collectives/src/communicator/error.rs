@@ -48,7 +48,32 @@ pub enum Error {
         /// The ranks that did not arrive, and what each was last doing.
         missing: Vec<(Rank, String)>,
     },
-    /// A collective failed: a peer died, the communicator was aborted, ranks disagree.
+    /// A rank died, in this call or before it.
+    #[error("rank {rank} died ({cause}); rank {me} was in {call}; shrink, and go on without it")]
+    Died {
+        /// Who noticed.
+        me: Rank,
+        /// Who died; of several, the first.
+        rank: Rank,
+        /// How it ended.
+        cause: String,
+        /// The call that failed.
+        call: String,
+    },
+    /// A rank aborted the communicator, or gave up waiting.
+    #[error("{reason} (rank {me} was in {call})")]
+    Aborted {
+        /// Who noticed.
+        me: Rank,
+        /// Who aborted, and why.
+        reason: String,
+        /// The call that failed.
+        call: String,
+    },
+    /// The thread that makes non-blocking calls cannot be had, or is lost.
+    #[error("the thread for non-blocking calls: {0}")]
+    Worker(std::io::Error),
+    /// A collective failed: ranks disagree.
     #[error(transparent)]
     Collective(#[from] ringwork_isa::Error),
     /// The platform failed: no memory, nobody at the rendezvous.
@@ -66,9 +91,14 @@ impl Error {
     #[must_use]
     pub fn dead_rank(&self) -> Option<Rank> {
         match self {
-            Error::Collective(ringwork_isa::Error::PeerDied { rank, .. }) => Some(*rank),
+            Error::Died { rank, .. } => Some(*rank),
             _ => None,
         }
+    }
+
+    /// The worker ended without an answer: a bug of ours, if not of the allocator.
+    pub(super) fn lost() -> Error {
+        Error::Worker(std::io::Error::other("it ended without an answer"))
     }
 
     pub(super) fn arguments(call: &'static str, problem: impl Into<String>) -> Error {

@@ -2,45 +2,48 @@
 
 use super::error::{Error, Result};
 use super::{Communicator, layout, platform};
-use ringwork_isa::{Rank, Segment};
+use ringwork_isa::{Rank, ReduceOp, Segment};
 use ringwork_native::segment::{Attached, Layout};
 use std::sync::Arc;
 
 impl Communicator {
     /// A segment of all ranks, which rank 0 makes. A collective call.
     pub(super) fn share(&self, what: &str, plan: impl FnOnce() -> Result<Layout>) -> Result<Attached> {
-        let everybody: Vec<u32> = (0..self.size()).collect();
-        let mine = if self.rank() == 0 {
-            Some(Attached::create(what, plan()?)?)
-        } else {
-            None
-        };
-        self.hand_out(mine, &everybody)
+        let make = || Ok(Attached::create(what, plan()?)?);
+        self.hand_out(0, make)
     }
 
-    /// Hands the segment that the first of `group` has made to all of it. A collective call of all ranks: each
-    /// takes part in the group that it is in.
-    fn hand_out(&self, mine: Option<Attached>, group: &[u32]) -> Result<Attached> {
-        if let Some(segment) = &mine {
-            self.attendant.offer(segment)?;
-        }
-        let nonce = mine.as_ref().map_or(0, |segment| segment.layout().nonce);
+    /// Hands the segment that rank `leader` makes to those who name it. A collective call of all ranks: each takes
+    /// part in the group that it is in. All succeed, or all fail.
+    fn hand_out(&self, leader: u32, make: impl FnOnce() -> Result<Attached>) -> Result<Attached> {
+        let made = (leader == self.rank()).then(make).transpose();
+        // Dropped, and so withdrawn, on every way out of here.
+        let offer = match &made {
+            Ok(Some(segment)) => Some(self.attendant.offer(segment)?),
+            _ => None,
+        };
+        let nonce = match &made {
+            Ok(Some(segment)) => segment.layout().nonce,
+            _ => 0,
+        };
         let mut nonces = vec![0i64; self.size() as usize];
         self.all_gather(&[nonce.cast_signed()], &mut nonces)?;
-        let outcome = match mine {
-            Some(segment) => Ok((segment, Some(nonce))),
-            None => {
-                let leader = group[0] as usize;
-                let wanted = nonces[leader].cast_unsigned();
-                let fetched = self.attendant.fetch(&self.members[leader], wanted, self.timeout);
-                fetched.map(|segment| (segment, None)).map_err(Error::from)
+        let outcome = made.and_then(|made| match (made, nonces[leader as usize].cast_unsigned()) {
+            (Some(segment), _) => Ok(segment),
+            (None, 0) => Err(no_memory(leader)),
+            (None, nonce) => {
+                let leader = &self.members[leader as usize];
+                Ok(self.attendant.fetch(leader, nonce, self.timeout)?)
             }
-        };
-        // Nobody withdraws an offer before everybody has taken it, or failed to.
-        self.barrier()?;
-        let (segment, offered) = outcome?;
-        if let Some(nonce) = offered {
-            self.attendant.withdraw(nonce);
+        });
+        // Nobody goes on, or withdraws an offer, before everybody has taken it or failed to.
+        let mut well = [i32::from(outcome.is_ok())];
+        self.all_reduce(&mut well, ReduceOp::Min)?;
+        drop(offer);
+        let segment = outcome?;
+        if well == [0] {
+            let problem = "another rank could not map the memory, so nobody has it";
+            return Err(Error::arguments("sharing memory", problem));
         }
         Ok(segment)
     }
@@ -69,13 +72,9 @@ impl Communicator {
     fn group_of(&self, ranks: &[u32]) -> Result<Communicator> {
         let number = Segment(self.fresh_segment());
         let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
-        let leads = ranks.first() == Some(&self.rank());
-        let mine = if leads {
-            Some(Attached::create("a communicator", layout::plan(number, size)?)?)
-        } else {
-            None
-        };
-        let home = self.hand_out(mine, ranks)?;
+        let leader = ranks.first().copied().unwrap_or(self.rank());
+        let make = || Ok(Attached::create("a communicator", layout::plan(number, size)?)?);
+        let home = self.hand_out(leader, make)?;
         self.successor(home, ranks)
     }
 
@@ -88,14 +87,22 @@ impl Communicator {
             .iter()
             .filter_map(|rank| self.members.get(*rank as usize).cloned())
             .collect();
-        Communicator::on(home, Rank(me), members, Arc::clone(&self.attendant), self.timeout)
+        let attendant = Arc::clone(&self.attendant);
+        Ok(Communicator::on(
+            home,
+            Rank(me),
+            members,
+            attendant,
+            Arc::clone(&self.rules),
+            self.timeout,
+        ))
     }
 
     /// A sub-group of these ranks, in this order; `None` for ranks that are not in it. A collective call of all
     /// ranks with the same list.
     ///
     /// # Errors
-    /// If the list names a rank twice or one that is not there; COMM-2.
+    /// If the list is empty, names a rank twice or one that is not there; COMM-2.
     pub fn group(&self, ranks: &[u32]) -> Result<Option<Communicator>> {
         for (i, rank) in ranks.iter().enumerate() {
             if *rank >= self.size() || ranks[..i].contains(rank) {
@@ -116,7 +123,8 @@ impl Communicator {
     }
 
     /// A working communicator of the ranks that are still alive, in the same order. A call of all survivors,
-    /// after a call failed because a rank died (or was aborted for another reason).
+    /// after a call failed because a rank died (or was aborted for another reason). Ranks that die meanwhile are
+    /// left out too.
     ///
     /// # Errors
     /// If a survivor does not come in time.
@@ -125,8 +133,25 @@ impl Communicator {
         self.abort("shrinking");
         let nonce = self.home.layout().nonce;
         let number = Segment(self.fresh_segment().saturating_add(1 << 16));
-        let make = |size| Attached::create("a communicator", layout::plan(number, size).map_err(platform)?);
-        let (survivors, home) = self.attendant.regroup(nonce, &self.members, self.timeout, make)?;
-        self.successor(home, &survivors)
+        let make = |size| {
+            let layout = layout::plan(number, size).map_err(platform)?;
+            Attached::create("a communicator", layout)
+        };
+        loop {
+            let (survivors, home) = self.attendant.regroup(nonce, &self.members, self.timeout, make)?;
+            let rest = self.successor(home, &survivors)?;
+            // All who arrive in this meeting leave it, or nobody does: so the survivors agree (see `regroup`). One
+            // that fails it comes again: at most once for each rank that dies.
+            match rest.barrier() {
+                Ok(()) => return Ok(rest),
+                Err(Error::Died { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
     }
+}
+
+fn no_memory(leader: u32) -> Error {
+    let problem = format!("rank {leader} could not make the memory; its error says why");
+    Error::arguments("sharing memory", problem)
 }

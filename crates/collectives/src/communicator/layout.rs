@@ -1,29 +1,45 @@
 //! What lies where in a communicator's segment, the same on every rank.
 
 use super::error::Result;
-use crate::Team;
+use crate::{Post, Team};
 use ringwork_isa::{Barrier, Element, Rank, Region, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span};
 use ringwork_native::memory::PAGE_BYTES;
 use ringwork_native::segment::Layout;
 
-/// Cells of every rank: the barrier, the steps of a team, and the call under way.
+/// Cells of every rank: the barrier, the steps of a team, the call under way, and for every rank two counters of
+/// what was sent to it and what was taken from it.
 const MEET: u32 = 0;
 const STEPS: u32 = 1;
 const CALLS: u32 = 3;
-const CELLS: u32 = 4;
+const COUNTERS: u32 = 4;
 
 /// Bytes of packets, both halves: 146 packets each, 8 KiB of payload.
 const PACKET_AREA_BYTES: u64 = 2 * 146 * 64;
 /// Bytes of scratch, both halves. A half fits a second-level cache beside what is copied.
 const SCRATCH_BYTES: u64 = 1 << 20;
+/// The most bytes for what is on its way to one rank, both halves, and to all of them.
+const SLOT_BYTES: u64 = 64 << 10;
+const SLOTS_BYTES: u64 = 1 << 20;
+
+/// Bytes of the slot for one rank, among `ranks`.
+fn slot_bytes(ranks: u32) -> u64 {
+    (SLOTS_BYTES / u64::from(ranks.max(1))).min(SLOT_BYTES) / 256 * 256
+}
+
+fn label_bytes(ranks: u32) -> u64 {
+    (Post::<u8>::label_words(ranks) as u64 * 8).next_multiple_of(128)
+}
+
+const SCRATCH: u64 = PACKET_AREA_BYTES.next_multiple_of(128);
+const LABELS: u64 = SCRATCH + SCRATCH_BYTES;
 
 /// The segment of a communicator of `ranks` members.
 pub(super) fn plan(segment: Segment, ranks: u32) -> Result<Layout> {
     Ok(Layout::windows(
         segment,
         ranks,
-        CELLS,
-        PACKET_AREA_BYTES.next_multiple_of(128) + SCRATCH_BYTES,
+        COUNTERS + 2 * ranks,
+        LABELS + label_bytes(ranks) + u64::from(ranks) * slot_bytes(ranks),
     )?)
 }
 
@@ -55,6 +71,11 @@ impl Place {
         Barrier::new(self.signals(MEET, 1))
     }
 
+    /// The counters that tell how far a rank has got in a collective call.
+    pub(super) fn progress(&self) -> Signals {
+        self.signals(MEET, CALLS - MEET)
+    }
+
     pub(super) fn calls(&self) -> Signals {
         self.signals(CALLS, 1)
     }
@@ -78,10 +99,22 @@ impl Place {
     /// The team of all ranks, for elements of type `T`.
     pub(super) fn team<T: Element>(&self) -> Result<Team<T>> {
         let packets = self.region::<i64>(0, PACKET_AREA_BYTES / 8);
-        let scratch = self.region::<T>(
-            PACKET_AREA_BYTES.next_multiple_of(128),
-            SCRATCH_BYTES / T::DTYPE.bytes() as u64,
-        );
+        let scratch = self.region::<T>(SCRATCH, SCRATCH_BYTES / T::DTYPE.bytes() as u64);
         Ok(Team::new(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS))?.with_packets(packets)?)
+    }
+
+    /// What is on its way between two ranks, for elements of type `T`.
+    pub(super) fn post<T: Element>(&self) -> Result<Post<T>> {
+        let ranks = self.layout.ranks;
+        let labels = self.region::<i64>(LABELS, Post::<T>::label_words(ranks) as u64);
+        let slots = self.region::<T>(
+            LABELS + label_bytes(ranks),
+            u64::from(ranks) * slot_bytes(ranks) / T::DTYPE.bytes() as u64,
+        );
+        let (sent, taken) = (
+            self.signals(COUNTERS, ranks),
+            self.signals(COUNTERS + ranks, ranks),
+        );
+        Ok(Post::new(slots, labels, sent, taken)?)
     }
 }

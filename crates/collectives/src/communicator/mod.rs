@@ -17,40 +17,57 @@
 //! # Invariants
 //! - **COMM-1 (in step).** Every rank makes the same calls in the same order. A call carries its fingerprint;
 //!   ranks that disagree both get an error that names both calls.
-//! - **COMM-2 (ends).** Every call ends: done, a peer died, aborted, or the deadline passed.
-//! - **COMM-3 (exact).** The same bits on every rank, whatever the size and the way it was done.
+//! - **COMM-2 (ends).** Every call ends: done, a peer died or left, aborted, or the deadline passed.
+//! - **COMM-3 (exact).** The same bits on every rank, whatever the size and the way it was done; but for what the
+//!   caller asked to be done otherwise.
+//! - **COMM-4 (in order).** Calls are made in the order in which the program begins them, pending or not.
+//!
+//! A communicator can move to another thread; two threads that communicate need two communicators.
 
 mod buffer;
+mod calls;
 mod choose;
 mod environment;
 mod error;
 mod groups;
 mod layout;
 mod operations;
+mod pending;
+mod station;
+mod table;
+mod worker;
 
 pub use buffer::{Input, Output, Source, Target, WindowBuffer};
 pub use error::{Error, Result};
+pub use pending::Pending;
+pub use table::{Row, Table, Way};
 
+use choose::{Chooser, Rules};
 use environment::Environment;
 use layout::Place;
-use ringwork_isa::{Device, Dtype, Element, Error as CoreError, Fingerprint, Operation, Rank, Segment};
-use ringwork_native::cell::Patience;
+use ringwork_isa::{Element, Error as CoreError, Rank, Segment};
 use ringwork_native::peers::{Attendant, Peer};
 use ringwork_native::segment::{Alarm, Attached};
-use ringwork_native::{NativeCore, Waiting};
-use std::cell::{Cell, RefCell};
+use station::Station;
+use std::cell::{Cell, RefCell, RefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use worker::Worker;
 
 /// A group of ranks that make collective calls together.
+///
+/// Dropping it waits for the calls that are pending, and tells the other ranks, whose calls then fail.
 #[derive(Debug)]
 pub struct Communicator {
-    core: RefCell<NativeCore>,
+    /// `None` while the worker has it.
+    station: RefCell<Option<Box<Station>>>,
+    worker: RefCell<Option<Worker>>,
     home: Arc<Attached>,
     place: Place,
     members: Vec<Peer>,
     attendant: Arc<Attendant>,
-    sequence: Cell<u32>,
+    rules: Arc<Rules>,
     /// Numbers for segments, of this communicator and of those split from it.
     segments: Cell<u32>,
     timeout: Duration,
@@ -59,26 +76,30 @@ pub struct Communicator {
 impl Communicator {
     /// Joins the job that this process was started in.
     ///
+    /// A process may join again: every rank must then do so as often, and gets another communicator.
+    ///
     /// # Errors
     /// If it was not started as a rank, or the others do not come in time.
     pub fn from_env() -> Result<Communicator> {
-        let environment = Environment::read(|name| std::env::var(name).ok())?;
-        let attendant = Arc::new(Attendant::start()?);
-        let make = || {
-            Attached::create(
-                "a communicator",
-                layout::plan(Segment(0), environment.size).map_err(platform)?,
-            )
-        };
+        static JOINED: AtomicU32 = AtomicU32::new(0);
+        let get = |name: &str| std::env::var(name).ok();
         let Environment {
             rank,
             size,
             rendezvous,
             timeout,
-        } = &environment;
-        let (members, home) = attendant.meet(rendezvous, *rank, *size, *timeout, make)?;
+        } = Environment::read(get)?;
+        let rules = Arc::new(Rules::read(get)?);
+        // An address of its own for every time, or who comes for the second finds the door of the first.
+        let rendezvous = format!("{rendezvous}-{}", JOINED.fetch_add(1, Ordering::Relaxed));
+        let attendant = Arc::new(Attendant::start()?);
+        let make = || {
+            let layout = layout::plan(Segment(0), size).map_err(platform)?;
+            Attached::create("a communicator", layout)
+        };
+        let (members, home) = attendant.meet(&rendezvous, rank, size, timeout, make)?;
         attendant.watch(&members)?;
-        Communicator::on(home, *rank, members, attendant, *timeout)
+        Ok(Communicator::on(home, rank, members, attendant, rules, timeout))
     }
 
     fn on(
@@ -86,35 +107,29 @@ impl Communicator {
         rank: Rank,
         members: Vec<Peer>,
         attendant: Arc<Attendant>,
+        rules: Arc<Rules>,
         timeout: Duration,
-    ) -> Result<Communicator> {
+    ) -> Communicator {
         let home = Arc::new(home);
         attendant.tell(&home, &members);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let patience = Patience::for_sharing(members.len(), cores);
-        let mut core = NativeCore::new(
-            Device(rank.0),
-            Waiting {
-                patience,
-                limit: timeout,
-            },
-        );
         let place = Place {
             layout: home.layout(),
             me: rank,
         };
-        core.attach(home.clone());
-        core.set_calls(place.calls());
-        Ok(Communicator {
-            core: RefCell::new(core),
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let chooser = Chooser::new(Arc::clone(&rules), rank.0, place.layout.ranks, cores);
+        let station = Station::new(Arc::clone(&home), place, chooser, cores, timeout);
+        Communicator {
+            station: RefCell::new(Some(Box::new(station))),
+            worker: RefCell::new(None),
             home,
             place,
             members,
             attendant,
-            sequence: Cell::new(0),
+            rules,
             segments: Cell::new(place.layout.segment.0 + 1),
             timeout,
-        })
+        }
     }
 
     /// This process's rank.
@@ -129,104 +144,34 @@ impl Communicator {
         self.place.layout.ranks
     }
 
-    /// How long a call may wait from now on; 60 s, or `RINGWORK_TIMEOUT`, unless said otherwise.
+    /// How long a call may wait from now on; 60 s, or `RINGWORK_TIMEOUT`, unless said otherwise. Waits for what is
+    /// pending.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
-        self.core.get_mut().set_wait_limit(timeout);
+        if let Ok(mut station) = self.station() {
+            station.set_timeout(timeout);
+        }
     }
 
-    /// Ends every call in this communicator, on every rank, now and later.
+    /// Ends every call in this communicator, on every rank, now and later; also those that are pending.
     pub fn abort(&self, reason: &str) {
         let reason = format!("rank {} aborted: {reason}", self.rank());
         self.home.raise(&Alarm { dead: None, reason });
     }
 
-    /// Makes a collective call: everything between entering and leaving carries its fingerprint.
-    fn call(
-        &self,
-        describe: impl FnOnce(u32) -> Fingerprint,
-        work: impl FnOnce(&NativeCore) -> std::result::Result<(), CoreError>,
-    ) -> Result<()> {
-        let sequence = self.sequence.get();
-        let call = describe(sequence);
-        if call.moves_nothing() {
-            // Nobody meets in such a call (COL-5), so it must not count: ranks would get out of step.
-            return Ok(());
+    /// What makes the calls, when it has made those that are pending.
+    fn station(&self) -> Result<RefMut<'_, Station>> {
+        let mut slot = self.station.borrow_mut();
+        if slot.is_none() {
+            *slot = self.worker.borrow().as_ref().and_then(Worker::recall);
         }
-        self.sequence.set(sequence.wrapping_add(1));
-        let core = self.core.borrow();
-        core.enter(call);
-        let outcome = if self.home.alarmed() {
-            Err(self.alarmed(&call))
-        } else {
-            work(&core)
-        };
-        core.leave();
-        outcome.map_err(|error| self.failed(&core, call, error))
-    }
-
-    /// The error of a call that began after the alarm was raised.
-    fn alarmed(&self, call: &Fingerprint) -> CoreError {
-        let Some(Alarm { dead, reason }) = self.home.alarm() else {
-            return CoreError::failed("aborted");
-        };
-        match dead {
-            Some(rank) => CoreError::failed(format!(
-                "rank {rank} died ({reason}) before {call}; shrink, and go on without it"
-            )),
-            None => CoreError::failed(format!("{reason} (before {call})")),
-        }
-    }
-
-    #[cold]
-    fn failed(&self, core: &NativeCore, call: Fingerprint, error: CoreError) -> Error {
-        match &error {
-            CoreError::Deadline { .. } => {
-                let behind = |rank: &Rank| {
-                    let last = core.last_call(*rank);
-                    *rank != self.place.me && last.is_none_or(|last| last.sequence() != call.sequence())
-                };
-                let doing = |rank: Rank| {
-                    let last = core.last_call(rank);
-                    (
-                        rank,
-                        last.map_or_else(|| "none yet".into(), |last| last.to_string()),
-                    )
-                };
-                let missing: Vec<_> = (0..self.size()).map(Rank).filter(behind).map(doing).collect();
-                let (me, after_ms) = (self.place.me, self.timeout.as_millis());
-                self.abort(&format!("{call} got no further in {after_ms} ms"));
-                Error::Deadline {
-                    me,
-                    call: call.to_string(),
-                    after_ms,
-                    missing,
-                }
-            }
-            CoreError::Mismatch { .. } => {
-                self.home.raise(&Alarm {
-                    dead: None,
-                    reason: error.to_string(),
-                });
-                error.into()
-            }
-            _ => error.into(),
-        }
-    }
-
-    /// Waits until every rank has called this.
-    ///
-    /// # Errors
-    /// COMM-2.
-    pub fn barrier(&self) -> Result<()> {
-        let call = |sequence| Fingerprint::new(sequence, Operation::Barrier, Dtype::U8, 0);
-        self.call(call, |core| core.run(self.place.meet().arrive_and_wait(core)))
+        RefMut::filter_map(slot, Option::as_deref_mut).map_err(|_| Error::lost())
     }
 
     /// Zeroed elements in the window, the same number on every rank. A collective call.
     ///
     /// # Errors
-    /// COMM-2; or if there is no memory.
+    /// COMM-2; or if there is no memory, on every rank.
     pub fn alloc<T: Element>(&self, len: usize) -> Result<WindowBuffer<T>> {
         let bytes = (len as u64).checked_mul(T::DTYPE.bytes() as u64);
         let bytes = bytes.ok_or_else(|| {
@@ -240,10 +185,9 @@ impl Communicator {
             layout::plan_buffer(number, self.size(), bytes)
         })?;
         let segment = Arc::new(segment);
-        let mut core = self.core.borrow_mut();
-        core.detach_unused();
-        core.attach(segment.clone());
-        Ok(WindowBuffer::new(segment, self.place.me, len))
+        self.station()?.attach(Arc::clone(&segment));
+        let home = self.home.layout().nonce;
+        Ok(WindowBuffer::new(segment, home, self.place.me, len))
     }
 
     fn fresh_segment(&self) -> u32 {

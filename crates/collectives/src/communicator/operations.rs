@@ -1,209 +1,220 @@
-//! The collective calls of a communicator.
+//! What each call of a communicator does: checks, fingerprint, algorithm.
 
-use super::Communicator;
-use super::buffer::{Input, Output, Source, Target};
-use super::choose::{self, Situation, Way};
+use super::buffer::{Input, Output};
 use super::error::{Error, Result};
-use crate::{Algorithm, Team, window};
-use ringwork_isa::{Element, Error as CoreError, Fingerprint, In, InOut, Operation, Out, Rank, ReduceOp};
+use super::station::Station;
+use super::table::Way;
+use crate::window::{self, Spread};
+use crate::{Algorithm, Team};
+use ringwork_isa::{
+    Element, Fingerprint, In, InOut, Operation, Out, Rank, ReduceOp, Result as CoreResult, Shared,
+};
 use ringwork_native::NativeCore;
 
-type Done = std::result::Result<(), CoreError>;
-
-impl Communicator {
-    /// `data[i]` becomes its reduction over all ranks, on every rank; in place.
-    ///
-    /// # Errors
-    /// COMM-2, and if the ranks disagree about the call.
-    pub fn all_reduce<T: Element>(&self, data: &mut (impl Target<T> + ?Sized), op: ReduceOp) -> Result<()> {
-        let data = data.output();
-        let (bytes, ranks) = (data.len() * T::DTYPE.bytes(), self.size());
-        let way = choose::all_reduce(Situation {
-            bytes,
-            ranks,
-            in_window: matches!(data, Output::Window(_)),
-        });
-        self.all_reduce_by(data, op, way)
-    }
-
-    /// [`all_reduce`](Communicator::all_reduce) by the algorithm asked for, through the scratch.
-    ///
-    /// # Errors
-    /// As [`all_reduce`](Communicator::all_reduce).
-    pub fn all_reduce_with<T: Element>(
+impl Station {
+    pub(super) fn all_reduce<T: Element>(
         &self,
-        data: &mut (impl Target<T> + ?Sized),
+        data: Output<'_, T>,
         op: ReduceOp,
-        algorithm: Algorithm,
+        asked: Option<Algorithm>,
     ) -> Result<()> {
-        self.all_reduce_by(data.output(), op, Way::Staged(algorithm))
-    }
-
-    fn all_reduce_by<T: Element>(&self, data: Output<'_, T>, op: ReduceOp, way: Way) -> Result<()> {
-        let call = self.fingerprint::<T>(Operation::AllReduce, data.len());
+        self.check_output("all_reduce", &data)?;
+        let way = match asked {
+            Some(algorithm) => algorithm.into(),
+            None => self.choose::<T>(Operation::AllReduce, data.len(), data.in_window()),
+        };
+        check_average(op, way)?;
         let team = self.place.team::<T>()?;
+        let call = fingerprint::<T>(Operation::AllReduce, data.len(), way);
         self.call(
             |sequence| call(sequence).reducing(op),
-            |core| match (way, data) {
-                (Way::InWindow(spread), Output::Window(buffer)) => {
-                    core.run(window::all_reduce(core, team.meet(), buffer.region(), op, spread))
+            |core| match (data, way.algorithm()) {
+                (Output::Window(buffer), None) => {
+                    let (meet, data) = (team.meet(), buffer.region());
+                    core.run(window::all_reduce(core, meet, data, op, spread(way)))
                 }
-                (Way::Staged(algorithm), data) => in_place(core, data, |data| {
-                    core.run(crate::all_reduce(
-                        core,
-                        team,
-                        data.into(),
-                        data.into(),
-                        op,
-                        algorithm,
-                    ))
-                }),
-                (Way::InWindow(_), data) => in_place(core, data, |data| {
-                    core.run(crate::all_reduce::two_phase(
-                        core,
-                        team,
-                        data.into(),
-                        data.into(),
-                        op,
-                    ))
+                (data, algorithm) => in_place(core, data, |data| {
+                    let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
+                    let (x, y) = (data.into(), data.into());
+                    core.run(crate::all_reduce(core, team, x, y, op, algorithm))
                 }),
             },
         )
     }
 
-    /// `output[i]` becomes the reduction of everybody's `input[i]`, on every rank.
-    ///
-    /// # Errors
-    /// As [`all_reduce`](Communicator::all_reduce).
-    pub fn all_reduce_into<T: Element>(
+    pub(super) fn all_reduce_into<T: Element>(
         &self,
-        input: &(impl Source<T> + ?Sized),
-        output: &mut (impl Target<T> + ?Sized),
+        input: Input<'_, T>,
+        output: Output<'_, T>,
         op: ReduceOp,
     ) -> Result<()> {
-        let (input, output) = (input.input(), output.output());
+        self.check_input("all_reduce", &input)?;
+        self.check_output("all_reduce", &output)?;
         self.same("all_reduce", output.len(), input.len())?;
-        let situation = Situation {
-            bytes: input.len() * T::DTYPE.bytes(),
-            ranks: self.size(),
-            in_window: false,
-        };
-        let Way::Staged(algorithm) = choose::all_reduce(situation) else {
-            return Err(Error::arguments("all_reduce", "no algorithm for two places"));
-        };
-        let call = self.fingerprint::<T>(Operation::AllReduce, input.len());
-        self.staged(
-            |sequence| call(sequence).reducing(op),
-            input,
-            output,
-            |core, team, x, y| core.run(crate::all_reduce(core, team, x, y, op, algorithm)),
-        )
+        let way = self.choose::<T>(Operation::AllReduce, input.len(), output.in_window());
+        check_average(op, way)?;
+        let call = fingerprint::<T>(Operation::AllReduce, input.len(), way);
+        let reducing = |sequence| call(sequence).reducing(op);
+        match (output, way.algorithm()) {
+            // In the window, after one copy to where it shall be.
+            (Output::Window(buffer), None) => {
+                let (meet, data) = (self.place.meet(), buffer.region());
+                self.call(reducing, |core| {
+                    with_input(core, input, |x| core.run(copy(core, data, x)))?;
+                    core.run(window::all_reduce(core, meet, data, op, spread(way)))
+                })
+            }
+            (output, algorithm) => {
+                let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
+                self.staged(reducing, input, output, |core, team, x, y| {
+                    core.run(crate::all_reduce(core, team, x, y, op, algorithm))
+                })
+            }
+        }
     }
 
-    /// `output` becomes everybody's `input`, one after the other in rank order.
-    ///
-    /// # Errors
-    /// If `output` is not as long as everybody's `input` together; COMM-2.
-    pub fn all_gather<T: Element>(
-        &self,
-        input: &(impl Source<T> + ?Sized),
-        output: &mut (impl Target<T> + ?Sized),
-    ) -> Result<()> {
-        let (input, output) = (input.input(), output.output());
+    pub(super) fn all_gather<T: Element>(&self, input: Input<'_, T>, output: Output<'_, T>) -> Result<()> {
+        self.check_input("all_gather", &input)?;
+        self.check_output("all_gather", &output)?;
         self.same("all_gather", output.len(), self.times(input.len())?)?;
-        let call = self.fingerprint::<T>(Operation::AllGather, output.len());
-        self.staged(call, input, output, |core, team, x, y| {
-            core.run(crate::all_gather(core, team, x, y))
+        let way = self.choose::<T>(Operation::AllGather, output.len(), output.in_window());
+        let call = fingerprint::<T>(Operation::AllGather, output.len(), way);
+        match output {
+            Output::Window(buffer) if way.needs_window() => {
+                let (meet, data) = (self.place.meet(), buffer.region());
+                self.call(call, |core| {
+                    let (ranks, me) = (self.size() as usize, self.place.me.0 as usize);
+                    let mine = data.part(ranks, me)?;
+                    with_input(core, input, |x| core.run(copy(core, mine, x)))?;
+                    core.run(window::all_gather(core, meet, data))
+                })
+            }
+            output => self.staged(call, input, output, |core, team, x, y| {
+                core.run(crate::all_gather(core, team, x, y))
+            }),
+        }
+    }
+
+    pub(super) fn all_gather_in_place<T: Element>(&self, data: Output<'_, T>) -> Result<()> {
+        self.check_output("all_gather", &data)?;
+        let way = self.choose::<T>(Operation::AllGather, data.len(), data.in_window());
+        let call = fingerprint::<T>(Operation::AllGather, data.len(), way);
+        let team = self.place.team::<T>()?;
+        self.call(call, |core| match data {
+            Output::Window(buffer) if way.needs_window() => {
+                core.run(window::all_gather(core, team.meet(), buffer.region()))
+            }
+            data => in_place(core, data, |data| {
+                let mine = data.part(self.size() as usize, self.place.me.0 as usize)?;
+                core.run(crate::all_gather(core, team, mine.into(), data.into()))
+            }),
         })
     }
 
-    /// `output` becomes this rank's part of the reduction of everybody's `input`.
-    ///
-    /// # Errors
-    /// If `input` is not as long as everybody's `output` together; COMM-2.
-    pub fn reduce_scatter<T: Element>(
+    pub(super) fn reduce_scatter<T: Element>(
         &self,
-        input: &(impl Source<T> + ?Sized),
-        output: &mut (impl Target<T> + ?Sized),
+        input: Input<'_, T>,
+        output: Output<'_, T>,
         op: ReduceOp,
     ) -> Result<()> {
-        let (input, output) = (input.input(), output.output());
+        self.check_input("reduce_scatter", &input)?;
+        self.check_output("reduce_scatter", &output)?;
         self.same("reduce_scatter", input.len(), self.times(output.len())?)?;
-        let call = self.fingerprint::<T>(Operation::ReduceScatter, input.len());
-        self.staged(
-            |sequence| call(sequence).reducing(op),
-            input,
-            output,
-            |core, team, x, y| core.run(crate::reduce_scatter(core, team, x, y, op)),
-        )
+        let in_window = matches!(input, Input::Window(_));
+        let way = self.choose::<T>(Operation::ReduceScatter, input.len(), in_window);
+        let call = fingerprint::<T>(Operation::ReduceScatter, input.len(), way);
+        let reducing = |sequence| call(sequence).reducing(op);
+        match input {
+            Input::Window(buffer) if way.needs_window() => {
+                let (meet, data) = (self.place.meet(), buffer.region());
+                self.call(reducing, |core| {
+                    with_output(core, output, |y| {
+                        core.run(window::reduce_scatter(core, meet, data, y, op))
+                    })
+                })
+            }
+            input => self.staged(reducing, input, output, |core, team, x, y| {
+                core.run(crate::reduce_scatter(core, team, x, y, op))
+            }),
+        }
     }
 
-    /// `data` becomes what it is on `root`, on every rank.
-    ///
-    /// # Errors
-    /// If there is no such root; COMM-2.
-    pub fn broadcast<T: Element>(&self, data: &mut (impl Target<T> + ?Sized), root: u32) -> Result<()> {
-        self.check_root("broadcast", root)?;
-        let data = data.output();
-        let call = self.fingerprint::<T>(Operation::Broadcast, data.len());
+    pub(super) fn reduce_scatter_in_place<T: Element>(
+        &self,
+        data: Output<'_, T>,
+        op: ReduceOp,
+    ) -> Result<()> {
+        self.check_output("reduce_scatter", &data)?;
+        let way = self.choose::<T>(Operation::ReduceScatter, data.len(), data.in_window());
+        let call = fingerprint::<T>(Operation::ReduceScatter, data.len(), way);
         let team = self.place.team::<T>()?;
+        let (ranks, me) = (self.size() as usize, self.place.me.0 as usize);
         self.call(
-            |sequence| call(sequence).rooted(root),
-            |core| {
-                in_place(core, data, |data| {
-                    core.run(crate::broadcast(core, team, data.into(), data.into(), Rank(root)))
-                })
+            |sequence| call(sequence).reducing(op),
+            |core| match data {
+                Output::Window(buffer) if way.needs_window() => {
+                    let data = buffer.region();
+                    let mine = data.part(ranks, me)?.into();
+                    core.run(window::reduce_scatter(core, team.meet(), data, mine, op))
+                }
+                data => in_place(core, data, |data| {
+                    let mine = data.part(ranks, me)?.into();
+                    core.run(crate::reduce_scatter(core, team, data.into(), mine, op))
+                }),
             },
         )
     }
 
-    /// `root`'s `data[i]` becomes its reduction over all ranks; the others' stays.
-    ///
-    /// # Errors
-    /// If there is no such root; COMM-2.
-    pub fn reduce<T: Element>(
-        &self,
-        data: &mut (impl Target<T> + ?Sized),
-        op: ReduceOp,
-        root: u32,
-    ) -> Result<()> {
-        self.check_root("reduce", root)?;
-        let data = data.output();
-        let call = self.fingerprint::<T>(Operation::Reduce, data.len());
+    pub(super) fn broadcast<T: Element>(&self, data: Output<'_, T>, root: u32) -> Result<()> {
+        self.check_rank("broadcast", root)?;
+        self.check_output("broadcast", &data)?;
+        let way = self.choose::<T>(Operation::Broadcast, data.len(), data.in_window());
+        let call = fingerprint::<T>(Operation::Broadcast, data.len(), way);
+        let team = self.place.team::<T>()?;
+        self.call(
+            |sequence| call(sequence).rooted(root),
+            |core| match data {
+                Output::Window(buffer) if way.needs_window() => {
+                    let data = buffer.region();
+                    core.run(window::broadcast(core, team.meet(), data, Rank(root)))
+                }
+                data => in_place(core, data, |data| {
+                    let (x, y) = (data.into(), data.into());
+                    core.run(crate::broadcast(core, team, x, y, Rank(root)))
+                }),
+            },
+        )
+    }
+
+    pub(super) fn reduce<T: Element>(&self, data: Output<'_, T>, op: ReduceOp, root: u32) -> Result<()> {
+        self.check_rank("reduce", root)?;
+        self.check_output("reduce", &data)?;
+        let call = fingerprint::<T>(Operation::Reduce, data.len(), Way::Staged);
         let team = self.place.team::<T>()?;
         self.call(
             |sequence| call(sequence).reducing(op).rooted(root),
             |core| {
                 in_place(core, data, |data| {
-                    core.run(crate::reduce(
-                        core,
-                        team,
-                        data.into(),
-                        data.into(),
-                        op,
-                        Rank(root),
-                    ))
+                    let (x, y) = (data.into(), data.into());
+                    core.run(crate::reduce(core, team, x, y, op, Rank(root)))
                 })
             },
         )
     }
 
-    /// `root`'s `output` becomes everybody's `input`, one after the other; the others' stays.
-    ///
-    /// # Errors
-    /// If there is no such root, or its `output` is not as long as all; COMM-2.
-    pub fn gather<T: Element>(
+    pub(super) fn gather<T: Element>(
         &self,
-        input: &(impl Source<T> + ?Sized),
-        output: &mut (impl Target<T> + ?Sized),
+        input: Input<'_, T>,
+        output: Output<'_, T>,
         root: u32,
     ) -> Result<()> {
-        self.check_root("gather", root)?;
-        let (input, output) = (input.input(), output.output());
-        if self.rank() == root {
+        self.check_rank("gather", root)?;
+        self.check_input("gather", &input)?;
+        self.check_output("gather", &output)?;
+        if self.place.me.0 == root {
             self.same("gather", output.len(), self.times(input.len())?)?;
         }
-        let call = self.fingerprint::<T>(Operation::Gather, input.len());
+        let call = fingerprint::<T>(Operation::Gather, input.len(), Way::Staged);
         self.staged(
             |sequence| call(sequence).rooted(root),
             input,
@@ -212,22 +223,19 @@ impl Communicator {
         )
     }
 
-    /// `output` becomes this rank's part of `root`'s `input`.
-    ///
-    /// # Errors
-    /// If there is no such root, or its `input` is not as long as all; COMM-2.
-    pub fn scatter<T: Element>(
+    pub(super) fn scatter<T: Element>(
         &self,
-        input: &(impl Source<T> + ?Sized),
-        output: &mut (impl Target<T> + ?Sized),
+        input: Input<'_, T>,
+        output: Output<'_, T>,
         root: u32,
     ) -> Result<()> {
-        self.check_root("scatter", root)?;
-        let (input, output) = (input.input(), output.output());
-        if self.rank() == root {
+        self.check_rank("scatter", root)?;
+        self.check_input("scatter", &input)?;
+        self.check_output("scatter", &output)?;
+        if self.place.me.0 == root {
             self.same("scatter", input.len(), self.times(output.len())?)?;
         }
-        let call = self.fingerprint::<T>(Operation::Scatter, output.len());
+        let call = fingerprint::<T>(Operation::Scatter, output.len(), Way::Staged);
         self.staged(
             |sequence| call(sequence).rooted(root),
             input,
@@ -236,37 +244,74 @@ impl Communicator {
         )
     }
 
-    /// `output` becomes this rank's part of everybody's `input`, one after the other.
-    ///
-    /// # Errors
-    /// If the two are not equally long, a multiple of the ranks; COMM-2.
-    pub fn all_to_all<T: Element>(
-        &self,
-        input: &(impl Source<T> + ?Sized),
-        output: &mut (impl Target<T> + ?Sized),
-    ) -> Result<()> {
-        let (input, output) = (input.input(), output.output());
+    pub(super) fn all_to_all<T: Element>(&self, input: Input<'_, T>, output: Output<'_, T>) -> Result<()> {
+        self.check_input("all_to_all", &input)?;
+        self.check_output("all_to_all", &output)?;
         self.same("all_to_all", output.len(), input.len())?;
         if !input.len().is_multiple_of(self.size() as usize) {
-            let problem = format!(
-                "{} elements cannot be dealt to {} ranks equally",
-                input.len(),
-                self.size()
-            );
+            let (len, ranks) = (input.len(), self.size());
+            let problem =
+                format!("{len} elements cannot be dealt to {ranks} ranks equally; use all_to_all_v");
             return Err(Error::arguments("all_to_all", problem));
         }
-        let call = self.fingerprint::<T>(Operation::AllToAll, input.len());
+        let call = fingerprint::<T>(Operation::AllToAll, input.len(), Way::Staged);
         self.staged(call, input, output, |core, team, x, y| {
             core.run(crate::all_to_all(core, team, x, y))
         })
     }
 
-    fn fingerprint<T: Element>(
+    /// `counts` as in [`all_to_all_v`](crate::all_to_all_v()), agreed upon by all ranks.
+    pub(super) fn all_to_all_v<T: Element>(
         &self,
-        operation: Operation,
-        count: usize,
-    ) -> impl Fn(u32) -> Fingerprint + use<T> {
-        move |sequence| Fingerprint::new(sequence, operation, T::DTYPE, count as u64)
+        input: Input<'_, T>,
+        output: Output<'_, T>,
+        counts: &[usize],
+    ) -> Result<()> {
+        let total = counts
+            .iter()
+            .fold(0usize, |sum, count| sum.saturating_add(*count));
+        let call = fingerprint::<T>(Operation::AllToAllV, total, Way::Staged);
+        self.staged(call, input, output, |core, team, x, y| {
+            core.run(crate::all_to_all_v(core, team, x, y, counts))
+        })
+    }
+
+    pub(super) fn send<T: Element>(&self, data: &Input<'_, T>, to: u32) -> Result<()> {
+        self.check_peer("send", to)?;
+        self.check_input("send", data)?;
+        let post = self.place.post::<T>()?;
+        self.transfer::<T>(Operation::Send, data.len(), Rank(to), |core| match data {
+            Input::Own(slice) => core.lend(slice, &mut [], |x, _| {
+                core.run(crate::send(core, post, x, Rank(to)))
+            }),
+            Input::Window(buffer) => core.run(crate::send(core, post, buffer.region().into(), Rank(to))),
+        })
+    }
+
+    pub(super) fn recv<T: Element>(&self, data: Output<'_, T>, from: u32) -> Result<()> {
+        self.check_peer("recv", from)?;
+        self.check_output("recv", &data)?;
+        let post = self.place.post::<T>()?;
+        self.transfer::<T>(Operation::Recv, data.len(), Rank(from), |core| {
+            with_output(core, data, |y| core.run(crate::recv(core, post, y, Rank(from))))
+        })
+    }
+
+    pub(super) fn exchange<T: Element>(
+        &self,
+        (input, to): (Input<'_, T>, u32),
+        (output, from): (Output<'_, T>, u32),
+    ) -> Result<()> {
+        self.check_peer("exchange", to)?;
+        self.check_peer("exchange", from)?;
+        self.check_input("exchange", &input)?;
+        self.check_output("exchange", &output)?;
+        let post = self.place.post::<T>()?;
+        self.transfer::<T>(Operation::Recv, output.len(), Rank(from), |core| {
+            between(core, input, output, |x, y| {
+                core.run(crate::exchange(core, post, (x, Rank(to)), (y, Rank(from))))
+            })
+        })
     }
 
     fn staged<T: Element>(
@@ -274,29 +319,34 @@ impl Communicator {
         call: impl FnOnce(u32) -> Fingerprint,
         input: Input<'_, T>,
         output: Output<'_, T>,
-        work: impl FnOnce(&NativeCore, Team<T>, In<T>, Out<T>) -> Done,
+        work: impl FnOnce(&NativeCore, Team<T>, In<T>, Out<T>) -> CoreResult<()>,
     ) -> Result<()> {
         let team = self.place.team::<T>()?;
-        self.call(call, |core| match (input, output) {
-            (Input::Own(x), Output::Own(y)) => core.lend(x, y, |x, y| work(core, team, x, y)),
-            (Input::Own(x), Output::Window(y)) => {
-                core.lend(x, &mut [], |x, _| work(core, team, x, y.region().into()))
-            }
-            (Input::Window(x), Output::Own(y)) => {
-                core.lend(&[], y, |_, y| work(core, team, x.region().into(), y))
-            }
-            (Input::Window(x), Output::Window(y)) => work(core, team, x.region().into(), y.region().into()),
+        self.call(call, |core| {
+            between(core, input, output, |x, y| work(core, team, x, y))
         })
     }
 
-    fn check_root(&self, call: &'static str, root: u32) -> Result<()> {
-        if root < self.size() {
+    fn choose<T: Element>(&self, operation: Operation, count: usize, in_window: bool) -> Way {
+        let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
+        self.chooser.choose(operation, bytes, in_window)
+    }
+
+    fn check_rank(&self, call: &'static str, rank: u32) -> Result<()> {
+        if rank < self.size() {
             return Ok(());
         }
-        Err(Error::arguments(
-            call,
-            format!("there is no rank {root} among {}", self.size()),
-        ))
+        let problem = format!("there is no rank {rank} among {}", self.size());
+        Err(Error::arguments(call, problem))
+    }
+
+    fn check_peer(&self, call: &'static str, peer: u32) -> Result<()> {
+        self.check_rank(call, peer)?;
+        if peer == self.place.me.0 {
+            let problem = format!("rank {peer} is this rank itself; copy instead");
+            return Err(Error::arguments(call, problem));
+        }
+        Ok(())
     }
 
     fn times(&self, len: usize) -> Result<usize> {
@@ -308,17 +358,87 @@ impl Communicator {
         if got == wanted {
             return Ok(());
         }
-        let problem = format!(
-            "{got} elements where {wanted} are needed, with {} ranks",
-            self.size()
-        );
+        let ranks = self.size();
+        let problem = format!("{got} elements where {wanted} are needed, with {ranks} ranks");
         Err(Error::arguments(call, problem))
     }
 }
 
-fn in_place<T: Element>(core: &NativeCore, data: Output<'_, T>, work: impl FnOnce(InOut<T>) -> Done) -> Done {
+fn fingerprint<T: Element>(operation: Operation, count: usize, way: Way) -> impl Fn(u32) -> Fingerprint {
+    let way = way as u8;
+    move |sequence| Fingerprint::new(sequence, operation, T::DTYPE, count as u64).by(way)
+}
+
+fn check_average(op: ReduceOp, way: Way) -> Result<()> {
+    if op != ReduceOp::Avg || way.is_exact() {
+        return Ok(());
+    }
+    let problem = format!(
+        "`{}` adds two at a time and cannot average; use a direct algorithm",
+        way.name()
+    );
+    Err(Error::arguments("all_reduce", problem))
+}
+
+fn spread(way: Way) -> Spread {
+    if way == Way::WindowPush {
+        Spread::Push
+    } else {
+        Spread::Pull
+    }
+}
+
+/// Copies unless there is nothing to copy.
+async fn copy<T: Element>(core: &NativeCore, to: Shared<T>, from: In<T>) -> CoreResult<()> {
+    use ringwork_isa::Core;
+    if from.is_empty() {
+        return Ok(());
+    }
+    core.copy(to, from).await
+}
+
+fn in_place<T: Element>(
+    core: &NativeCore,
+    data: Output<'_, T>,
+    work: impl FnOnce(InOut<T>) -> CoreResult<()>,
+) -> CoreResult<()> {
     match data {
         Output::Own(slice) => core.lend_mut(slice, work),
         Output::Window(buffer) => work(buffer.region().into()),
+    }
+}
+
+fn with_input<T: Element>(
+    core: &NativeCore,
+    input: Input<'_, T>,
+    work: impl FnOnce(In<T>) -> CoreResult<()>,
+) -> CoreResult<()> {
+    match input {
+        Input::Own(slice) => core.lend(slice, &mut [], |x, _| work(x)),
+        Input::Window(buffer) => work(buffer.region().into()),
+    }
+}
+
+fn with_output<T: Element>(
+    core: &NativeCore,
+    output: Output<'_, T>,
+    work: impl FnOnce(Out<T>) -> CoreResult<()>,
+) -> CoreResult<()> {
+    match output {
+        Output::Own(slice) => core.lend(&[], slice, |_, y| work(y)),
+        Output::Window(buffer) => work(buffer.region().into()),
+    }
+}
+
+fn between<T: Element>(
+    core: &NativeCore,
+    input: Input<'_, T>,
+    output: Output<'_, T>,
+    work: impl FnOnce(In<T>, Out<T>) -> CoreResult<()>,
+) -> CoreResult<()> {
+    match (input, output) {
+        (Input::Own(x), Output::Own(y)) => core.lend(x, y, work),
+        (Input::Own(x), Output::Window(y)) => core.lend(x, &mut [], |x, _| work(x, y.region().into())),
+        (Input::Window(x), output) => with_output(core, output, |y| work(x.region().into(), y)),
     }
 }

@@ -64,6 +64,11 @@ impl Op {
         )
     }
 
+    /// Whether there is such a call: rings do not average.
+    pub fn can(self, reduce: ReduceOp) -> bool {
+        self.is_exact() || reduce != ReduceOp::Avg
+    }
+
     fn is_exact(self) -> bool {
         !matches!(self, Op::AllReduce(algorithm) if !algorithm.is_exact())
     }

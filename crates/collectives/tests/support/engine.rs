@@ -404,7 +404,7 @@ fn reduce<T: Element>(operands: &[Vec<u8>], op: ReduceOp) -> Vec<u8> {
         let wide = operands[1..]
             .iter()
             .fold(first, |acc, next| T::combine(op, acc, next[i].widen()));
-        T::narrow(wide)
+        T::narrow(T::finish(op, wide, operands.len()))
     };
     let result: Vec<T> = (0..operands[0].len()).map(fold).collect();
     bytemuck::cast_slice(&result).to_vec()

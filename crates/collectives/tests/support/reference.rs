@@ -27,7 +27,7 @@ pub fn tame<T: Element>(rng: &mut Rng, op: ReduceOp, rank: usize) -> T {
     match op {
         ReduceOp::Prod if rank % 8 == 3 => T::from_i64([1, 2, -1][(bits % 3) as usize]),
         ReduceOp::Prod => T::from_i64(1),
-        ReduceOp::Sum => T::from_i64((bits % 4) as i64),
+        ReduceOp::Sum | ReduceOp::Avg => T::from_i64((bits % 4) as i64),
         ReduceOp::Max | ReduceOp::Min => T::from_i64((bits % 120) as i64 - 60),
     }
 }
@@ -38,7 +38,7 @@ pub fn fold<T: Element>(inputs: &[Vec<T>], op: ReduceOp, i: usize) -> T {
     for input in &inputs[1..] {
         wide = T::combine(op, wide, input[i].widen());
     }
-    T::narrow(wide)
+    T::narrow(T::finish(op, wide, inputs.len()))
 }
 
 /// Each rank's output; `None` where it must not be touched.

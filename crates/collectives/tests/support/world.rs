@@ -1,8 +1,9 @@
 //! A domain to test in: windows, private memory, signals, and handles to them.
 
+use super::calls::typed;
 use super::engine::{Failure, Kernel, Machine};
 use super::schedule::Schedule;
-use ringwork_collectives::Team;
+use ringwork_collectives::{Post, Team};
 use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{
     Barrier, Dtype, Element, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span,
@@ -16,9 +17,9 @@ const PRIVATE: u32 = 100;
 /// What memory holds that nobody has written.
 pub const POISON: u8 = 0xa5;
 
-/// Cells per rank: the barrier, the steps, and as many spare ones as there are ranks.
+/// Cells per rank: the barrier, the steps, and twice as many spare ones as there are ranks.
 fn cells(ranks: u32) -> u32 {
-    3 + ranks
+    3 + 2 * ranks
 }
 
 #[derive(Debug)]
@@ -80,6 +81,19 @@ impl World {
     /// One spare cell for every rank.
     pub fn matrix(&self, me: Rank) -> Signals {
         self.signals(me, 3, self.ranks)
+    }
+
+    /// Slots of `each` elements per half, with their labels and counters.
+    pub fn post<T: Element>(&self, each: usize) -> Vec<Post<T>> {
+        let slots = self.window_buffer(T::DTYPE, self.ranks as usize * 2 * each);
+        let labels = self.window_buffer(Dtype::I64, Post::<T>::label_words(self.ranks));
+        let post = |rank: u32| {
+            let (me, at) = (Rank(rank), rank as usize);
+            let (sent, taken) = (self.matrix(me), self.signals(me, 3 + self.ranks, self.ranks));
+            let (slots, labels) = (typed(slots[at]), typed(labels[at]));
+            Post::new(slots, labels, sent, taken).unwrap()
+        };
+        (0..self.ranks).map(post).collect()
     }
 
     pub fn scratch<T: Element>(&self, me: Rank) -> Shared<T> {

@@ -154,7 +154,7 @@ unsafe fn copy_pieces(dst: *mut u8, src: *const u8, bytes: usize) {
             at += 2;
         }
         if bytes & 1 != 0 {
-            let byte = AtomicU8::from_ptr(src.add(at).cast_mut()).load(Relaxed);
+            let byte = src.add(at).read_volatile();
             AtomicU8::from_ptr(dst.add(at)).store(byte, Relaxed);
         }
     }

@@ -5,8 +5,8 @@
 //! meaning of every operator is [`Element::combine`](ringwork_isa::Element::combine) and nothing else: all levels equal
 //! it bit for bit, whatever the length, alignment or chunking.
 //!
-//! For every element, the sources are folded in order in `Element::Wide` (f32 for f16 and bf16) and rounded
-//! once. Four vectors are folded at a time over all sources, so each source is read once and the
+//! For every element, the sources are folded in order in `Element::Wide` (f32 for f16 and bf16), finished (which
+//! is where an average divides) and rounded once. Four vectors are folded at a time over all sources, so each source is read once and the
 //! destination written once, however many sources there are.
 //!
 //! ```
@@ -198,7 +198,8 @@ impl Isa {
 /// # Safety
 /// - `dst` is valid for writes and every source for reads of `count` elements of `dtype`, from any process,
 ///   for the whole call, and all are aligned to the element.
-/// - No source comes from a `&`: an atomic load needs a pointer that may write, by Rust's aliasing rules.
+/// - At the level [`Plain`](Isa::Plain) no source comes from a `&`: an atomic load needs a pointer that may
+///   write, by Rust's aliasing rules. ([`NativeCore`](crate::NativeCore) copies what was lent as `&` first.)
 /// - `dst` is exactly one of the sources, or overlaps none.
 /// - If another thread *of this process* writes the sources or touches `dst` meanwhile, it does so as this
 ///   module does (see "A kernel that races").
@@ -215,7 +216,7 @@ pub unsafe fn reduce(dtype: Dtype, op: ReduceOp, dst: *mut u8, sources: &[*const
 /// # Safety
 /// - `dst` is valid for writes and `src` for reads of `bytes`, from any process, for the whole call.
 /// - They are the same or do not overlap.
-/// - `src` does not come from a `&`, and other threads of this process are as in [`reduce`].
+/// - `src` comes from a `&` at no other level than in [`reduce`], and other threads are as there.
 pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the caller's promises are the same; `best` is available (ARITH-1).
     unsafe { Isa::best().copy(dst, src, bytes) }

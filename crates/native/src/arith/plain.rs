@@ -69,7 +69,7 @@ unsafe fn reduce_elements<E: Cell>(op: ReduceOp, dst: *mut E, sources: &[*const 
             for source in rest {
                 acc = E::combine(op, acc, E::read(source.cast::<E>().add(i)).widen());
             }
-            E::narrow(acc).write(dst.add(i));
+            E::narrow(E::finish(op, acc, sources.len())).write(dst.add(i));
         }
     }
 }

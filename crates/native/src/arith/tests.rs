@@ -132,23 +132,22 @@ fn read<T: Element>(bytes: &[u8], index: usize) -> T {
 fn reference<T: Element>(op: ReduceOp, sources: &[Vec<u8>], count: usize) -> Vec<u8> {
     let fold = |i| {
         let first = read::<T>(&sources[0], i).widen();
-        T::narrow(
-            sources[1..]
-                .iter()
-                .fold(first, |acc, s| T::combine(op, acc, read::<T>(s, i).widen())),
-        )
+        let wide = sources[1..]
+            .iter()
+            .fold(first, |acc, s| T::combine(op, acc, read::<T>(s, i).widen()));
+        T::narrow(T::finish(op, wide, sources.len()))
     };
     (0..count)
         .flat_map(|i| bits(fold(i)).to_le_bytes().into_iter().take(size_of::<T>()))
         .collect()
 }
 
-/// Equal to the bit, except that `Sum` and `Prod` may keep the payload of another NaN.
+/// Equal to the bit, except that `Sum`, `Prod` and `Avg` may keep the payload of another NaN.
 fn assert_same<T: Element>(op: ReduceOp, got: &[u8], wanted: &[u8], what: &dyn std::fmt::Debug) {
     for i in 0..wanted.len() / size_of::<T>() {
         let (got, wanted) = (read::<T>(got, i), read::<T>(wanted, i));
         // Miri also makes up payloads when NEON converts f16.
-        let any_nan = cfg!(miri) || matches!(op, ReduceOp::Sum | ReduceOp::Prod);
+        let any_nan = cfg!(miri) || matches!(op, ReduceOp::Sum | ReduceOp::Prod | ReduceOp::Avg);
         let both_nan = got.to_f64().is_nan() && wanted.to_f64().is_nan();
         let (got, wanted) = (bits(got), bits(wanted));
         assert!(
@@ -323,7 +322,7 @@ fn rounding_of_every_sixteen_bit_sum_with_a_tie_equals_the_reference() {
                 .collect();
             let mut right = Memory::holding(&others, 0);
             let sources = [every.clone(), others];
-            for op in [ReduceOp::Sum, ReduceOp::Prod] {
+            for op in [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Avg] {
                 let wanted = with_dtype!(dtype, T => reference::<T>(op, &sources, 1 << 16));
                 for isa in levels() {
                     let mut dst = Memory::new(2 << 16, 0);

@@ -77,6 +77,8 @@ pub(super) trait Lanes<R: Register>: Element {
     unsafe fn narrow_lanes(acc: Self::Acc) -> R;
     /// [`Element::combine`] of every lane.
     unsafe fn combine_lanes(op: ReduceOp, acc: Self::Acc, next: Self::Acc) -> Self::Acc;
+    /// [`Element::finish`] of every lane.
+    unsafe fn finish_lanes(op: ReduceOp, acc: Self::Acc, sources: usize) -> Self::Acc;
 }
 
 /// Implements [`Lanes`] for types that are their own accumulator:
@@ -102,12 +104,21 @@ macro_rules! lanes {
                 // SAFETY: as above.
                 unsafe {
                     match op {
-                        ringwork_isa::ReduceOp::Sum => $sum(acc, next),
+                        ringwork_isa::ReduceOp::Sum | ringwork_isa::ReduceOp::Avg => $sum(acc, next),
                         ringwork_isa::ReduceOp::Prod => $prod(acc, next),
                         ringwork_isa::ReduceOp::Max => $max(acc, next),
                         ringwork_isa::ReduceOp::Min => $min(acc, next),
                     }
                 }
+            }
+            #[inline(always)]
+            #[allow(unused_unsafe, reason = "`identity` is safe")]
+            unsafe fn finish_lanes(op: ringwork_isa::ReduceOp, acc: $acc, sources: usize) -> $acc {
+                if op != ringwork_isa::ReduceOp::Avg {
+                    return acc;
+                }
+                // SAFETY: as above.
+                unsafe { $enter($crate::arith::vector::finish_each::<$register, $element>(op, $leave(acc), sources)) }
             }
         }
     )*};
@@ -135,6 +146,11 @@ macro_rules! lanes_in_pairs {
                 unsafe {
                     [<f32 as $crate::arith::vector::Lanes<$register>>::combine_lanes(op, acc[0], next[0]), <f32 as $crate::arith::vector::Lanes<$register>>::combine_lanes(op, acc[1], next[1])]
                 }
+            }
+            #[inline(always)]
+            unsafe fn finish_lanes(op: ringwork_isa::ReduceOp, acc: [$acc; 2], sources: usize) -> [$acc; 2] {
+                // SAFETY: as above.
+                acc.map(|acc| unsafe { <f32 as $crate::arith::vector::Lanes<$register>>::finish_lanes(op, acc, sources) })
             }
         }
     )*};
@@ -189,6 +205,7 @@ pub(super) unsafe fn reduce<R: Register, E: Lanes<R>>(
             ReduceOp::Prod => fold::<R, E>(ReduceOp::Prod, dst, sources, bytes),
             ReduceOp::Max => fold::<R, E>(ReduceOp::Max, dst, sources, bytes),
             ReduceOp::Min => fold::<R, E>(ReduceOp::Min, dst, sources, bytes),
+            ReduceOp::Avg => fold::<R, E>(ReduceOp::Avg, dst, sources, bytes),
         }
     }
 }
@@ -215,7 +232,7 @@ unsafe fn fold<R: Register, E: Lanes<R>>(op: ReduceOp, dst: *mut u8, sources: &[
             for source in rest {
                 acc = E::combine_lanes(op, acc, E::widen_lanes(R::load_part(source.add(at), left)));
             }
-            E::narrow_lanes(acc).store_part(dst.add(at), left);
+            E::narrow_lanes(E::finish_lanes(op, acc, sources.len())).store_part(dst.add(at), left);
         }
     }
 }
@@ -242,8 +259,27 @@ unsafe fn fold_block<R: Register, E: Lanes<R>, const N: usize>(
             }
         }
         for (k, acc) in acc.into_iter().enumerate() {
-            E::narrow_lanes(acc).store(dst.add(at + k * R::BYTES));
+            E::narrow_lanes(E::finish_lanes(op, acc, rest.len() + 1)).store(dst.add(at + k * R::BYTES));
         }
+    }
+}
+
+/// [`Element::finish`] of every lane, one by one: no level divides integers.
+///
+/// # Safety
+/// The instructions of `R` (ARITH-1); for an element that is its own accumulator.
+#[inline(always)]
+pub(super) unsafe fn finish_each<R: Register, E: Element>(op: ReduceOp, lanes: R, sources: usize) -> R {
+    let mut local = [0u64; WIDEST_BYTES / 8];
+    let first = local.as_mut_ptr();
+    // SAFETY: `local` holds any register, is aligned to any element, and is private.
+    unsafe {
+        lanes.store(first.cast());
+        for at in 0..R::BYTES / size_of::<E>() {
+            let element = first.cast::<E>().add(at);
+            element.write(E::narrow(E::finish(op, element.read().widen(), sources)));
+        }
+        R::load(first.cast())
     }
 }
 
@@ -301,16 +337,16 @@ pub(super) unsafe fn copy_streaming<R: Register>(dst: *mut u8, src: *const u8, b
     }
 }
 
-/// Copies a few bytes one by one, atomically.
+/// Copies a few bytes one by one. What is read may race as any vector load may; what is written is atomic.
 ///
 /// # Safety
-/// Both are accessible for `bytes` (ARITH-2), and neither comes from a `&`.
+/// Both are accessible for `bytes` (ARITH-2).
 #[inline(always)]
 unsafe fn copy_bytes(dst: *mut u8, src: *const u8, bytes: usize) {
     for at in 0..bytes {
-        // SAFETY: inside both ranges; a byte is always aligned; nobody holds a reference (ARITH-4).
+        // SAFETY: inside both ranges; a byte is always aligned; no reference is made to what is read (ARITH-4).
         unsafe {
-            let byte = AtomicU8::from_ptr(src.add(at).cast_mut()).load(Relaxed);
+            let byte = src.add(at).read_volatile();
             AtomicU8::from_ptr(dst.add(at)).store(byte, Relaxed);
         }
     }

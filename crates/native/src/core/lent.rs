@@ -7,8 +7,12 @@
 //! - **LENT-1 (scoped).** A pointer is here only while the borrow that it came from lives: it is put in and
 //!   taken out by one function, also when what it calls panics.
 //! - **LENT-2 (access).** What was lent as `&[T]` is never resolved for writing.
+//! - **LENT-3 (not as atomics).** What was lent as `&[T]` is read as ordinary memory: nobody else can write it.
+//!   Where `arith` reads by atomics, which need a pointer that may write, it is copied into a private block
+//!   first; see [`Source`].
 
 use super::NativeCore;
+use crate::arith::{self, Isa};
 use ringwork_isa::{Element, In, InOut, Out, Rank, Region, Segment, Span};
 use std::cell::Cell;
 
@@ -49,6 +53,56 @@ impl Lent {
             Some(unsafe { base.add(usize::try_from(range.start).ok()?) })
         };
         Some(found())
+    }
+}
+
+// SAFETY: a pointer is in a slot only during a `lend` (LENT-1), which borrows the core that the slot is part of;
+// a core that is borrowed does not move, so no pointer ever moves to another thread with it.
+unsafe impl Send for Lent {}
+
+/// Whether a span was lent as `&[T]` and `arith` must not read it where it is (LENT-3).
+fn must_be_copied(span: &Span) -> bool {
+    span.segment == LENT_IN && Isa::best() == Isa::Plain
+}
+
+/// Copies a resolved source, however it was lent.
+///
+/// # Safety
+/// As [`arith::copy`], but that `from` may come from a `&` if `src` says so.
+pub(super) unsafe fn copy(to: *mut u8, src: &Span, from: *const u8, bytes: usize) {
+    if !must_be_copied(src) {
+        // SAFETY: the caller's promises.
+        return unsafe { arith::copy(to, from, bytes) };
+    }
+    let mut block = [0u64; 512];
+    for at in (0..bytes).step_by(size_of_val(&block)) {
+        let len = (bytes - at).min(size_of_val(&block));
+        let private = block.as_mut_ptr().cast::<u8>();
+        // SAFETY: `at + len` is inside what the caller vouches for, and `len` inside the private block.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from.add(at), private, len);
+            arith::copy(to.add(at), private, len);
+        }
+    }
+}
+
+/// A resolved source of a reduction, where `arith` may read it.
+pub(super) struct Source(Vec<u64>);
+
+impl Source {
+    /// What may be read instead of `from`, and what keeps it alive.
+    ///
+    /// # Safety
+    /// `from` is valid for reading `bytes` bytes.
+    pub(super) unsafe fn of(src: &Span, from: *const u8, bytes: usize) -> (*const u8, Option<Source>) {
+        if !must_be_copied(src) {
+            return (from, None);
+        }
+        let mut copy = Source(vec![0; bytes.div_ceil(8)]);
+        let private = copy.0.as_mut_ptr().cast::<u8>();
+        // SAFETY: the caller vouches for `from`; the copy is as long.
+        unsafe { std::ptr::copy_nonoverlapping(from, private, bytes) };
+        (private, Some(copy))
     }
 }
 

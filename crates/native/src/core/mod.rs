@@ -10,7 +10,7 @@ use crate::activity::{Activity, Doing};
 use crate::arith;
 use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached};
-use lent::Lent;
+use lent::{Lent, Source};
 use ringwork_isa::{
     Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, Fingerprint, MAX_RANKS, Notify, Rank,
     ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
@@ -178,7 +178,7 @@ impl NativeCore {
         }
         // SAFETY: both were resolved to `bytes` bytes of attached segments, which live as long as self, and
         // do not overlap. Other processes may write them meanwhile: see `arith`.
-        unsafe { arith::copy(to, from, bytes) };
+        unsafe { lent::copy(to, &src, from, bytes) };
         Ok(())
     }
 
@@ -200,11 +200,16 @@ impl NativeCore {
         }
         let to = self.resolve(&dst, true, at)?;
         let mut from = [std::ptr::null(); MAX_RANKS as usize];
+        let mut kept = Vec::new();
         for (i, slot) in from[..count].iter_mut().enumerate() {
             let source = sources.source(i);
             check_length("a source", source.len, dst.len, at)?;
             *slot = self.resolve(&source, false, at)?.cast_const();
             check_overlap(to, *slot, span_bytes(&dst), i, at)?;
+            // SAFETY: it was just resolved to as many bytes as `dst` has.
+            let (readable, copy) = unsafe { Source::of(&source, *slot, span_bytes(&dst)) };
+            *slot = readable;
+            kept.extend(copy);
         }
         // SAFETY: every pointer was resolved to `dst.len` aligned elements of attached segments, which live
         // as long as self; `to` is one of the sources or overlaps none. Other processes may write them
@@ -218,7 +223,7 @@ impl NativeCore {
         let from = self.resolve(&src, false, at)?;
         let mut values = vec![T::zeroed(); dst_len(&src)];
         // SAFETY: resolved as in `copy_now`; `values` is private and as long, and any bytes are a valid T.
-        unsafe { arith::copy(values.as_mut_ptr().cast(), from, span_bytes(&src)) };
+        unsafe { lent::copy(values.as_mut_ptr().cast(), &src, from, span_bytes(&src)) };
         Ok(Tile::new(values))
     }
 
@@ -342,7 +347,8 @@ impl NativeCore {
     fn mismatch_with(&self, peer: Rank, words: [u64; 2]) -> Option<Error> {
         let (call, mine) = self.call.get()?;
         let theirs = Fingerprint::from_words(words)?;
-        if words == mine || theirs.sequence() != call.sequence() {
+        let other_kind = theirs.operation().is_between_two();
+        if words == mine || theirs.sequence() != call.sequence() || other_kind {
             return None;
         }
         let me = self.calls.map_or(Rank(0), |row| row.me);
@@ -370,9 +376,28 @@ impl NativeCore {
         }
     }
 
+    /// Says what this rank does, for the diagnosis of others, without marking signals with it.
+    pub fn announce(&self, call: Fingerprint) {
+        if let Some(cell) = self.my_call() {
+            cell.note(call.sequence(), call.words());
+            cell.mark(call.sequence());
+        }
+    }
+
     /// Says that the call is over.
     pub fn leave(&self) {
         self.call.set(None);
+    }
+
+    /// How far `peer`'s counters in this row are behind mine, all together.
+    #[must_use]
+    pub fn lag(&self, row: Signals, peer: Rank) -> i64 {
+        let value = |index: u32, rank: Rank| {
+            let signal = row.at(index).ok()?.on(rank).ok()?;
+            Some(self.segment(signal.segment())?.signal(&signal)?.load())
+        };
+        let behind = |index| Some(i64::from(value(index, row.me)?.wrapping_sub(value(index, peer)?)));
+        (0..row.count).filter_map(behind).sum()
     }
 
     fn my_call(&self) -> Option<&Cell> {

@@ -11,6 +11,7 @@
 //! - **PACK-3 (when).** The low half is the epoch, moved by the number of times that the domain was reset: epochs
 //!   begin again then, and packets of old ones are still there.
 
+use super::lent::Source;
 use super::{At, NativeCore, dst_len, span_bytes};
 use crate::arith;
 use crate::cell::Looking;
@@ -149,6 +150,8 @@ impl NativeCore {
         let (to, from) = (self.resolve(&dst, true, at)?, self.resolve(&mine, false, at)?);
         let (bytes, ranks) = (span_bytes(&dst), packets.ranks().min(MAX_RANKS) as usize);
         super::check_overlap(to, from, bytes, packets.me().0 as usize, at)?;
+        // SAFETY: it was just resolved to `bytes` bytes.
+        let (from, _kept) = unsafe { Source::of(&mine, from, bytes) };
         thread_local! {
             static TAKEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
         }
@@ -159,7 +162,7 @@ impl NativeCore {
             for (index, source) in sources[..ranks].iter_mut().enumerate() {
                 let rank = Rank(u32::try_from(index).unwrap_or(u32::MAX));
                 if rank == packets.me() {
-                    *source = from.cast_const();
+                    *source = from;
                     continue;
                 }
                 let lines = self.lines(&packets.on(rank)?, &dst, false, at)?;

@@ -1,0 +1,393 @@
+//! The table of choices: which way an operation is done fastest, by size and by how the ranks sit on the cores.
+
+use crate::Algorithm;
+use ringwork_isa::Operation;
+use std::fmt::Write;
+
+/// A way to do an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Way {
+    /// All-reduce by packets.
+    Packet,
+    /// All-reduce in one phase.
+    OnePhase,
+    /// All-reduce in two phases.
+    TwoPhase,
+    /// All-reduce around a ring. Not exact: only when asked for.
+    Ring,
+    /// All-reduce around a ring both ways. Not exact: only when asked for.
+    BidirectionalRing,
+    /// Through the scratch, for operations with one such way.
+    Staged,
+    /// In the window, everybody pulls. Only for data that is there.
+    WindowPull,
+    /// In the window, everybody pushes. Only for data that is there.
+    WindowPush,
+}
+
+impl Way {
+    /// Every way.
+    pub const ALL: [Way; 8] = [
+        Way::Packet,
+        Way::OnePhase,
+        Way::TwoPhase,
+        Way::Ring,
+        Way::BidirectionalRing,
+        Way::Staged,
+        Way::WindowPull,
+        Way::WindowPush,
+    ];
+
+    /// The name a user types.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Way::Packet => Algorithm::Packet.name(),
+            Way::OnePhase => Algorithm::OnePhase.name(),
+            Way::TwoPhase => Algorithm::TwoPhase.name(),
+            Way::Ring => Algorithm::Ring.name(),
+            Way::BidirectionalRing => Algorithm::BidirectionalRing.name(),
+            Way::Staged => "staged",
+            Way::WindowPull => "window-pull",
+            Way::WindowPush => "window-push",
+        }
+    }
+
+    /// Whether the result is the same bits as that of every other exact way.
+    #[must_use]
+    pub const fn is_exact(self) -> bool {
+        !matches!(self, Way::Ring | Way::BidirectionalRing)
+    }
+
+    /// Whether the data must be in the window.
+    #[must_use]
+    pub const fn needs_window(self) -> bool {
+        matches!(self, Way::WindowPull | Way::WindowPush)
+    }
+
+    /// Whether there is such a way to do an operation.
+    #[must_use]
+    pub const fn does(self, operation: Operation) -> bool {
+        match operation {
+            Operation::AllReduce => !matches!(self, Way::Staged),
+            Operation::AllGather | Operation::ReduceScatter | Operation::Broadcast => {
+                matches!(self, Way::Staged | Way::WindowPull)
+            }
+            _ => false,
+        }
+    }
+
+    /// The staged algorithm of an all-reduce, if it is one.
+    pub(super) const fn algorithm(self) -> Option<Algorithm> {
+        match self {
+            Way::Packet => Some(Algorithm::Packet),
+            Way::OnePhase => Some(Algorithm::OnePhase),
+            Way::TwoPhase => Some(Algorithm::TwoPhase),
+            Way::Ring => Some(Algorithm::Ring),
+            Way::BidirectionalRing => Some(Algorithm::BidirectionalRing),
+            Way::Staged | Way::WindowPull | Way::WindowPush => None,
+        }
+    }
+
+    /// The way for an operation that a user names: its name, or what others call the same.
+    ///
+    /// # Errors
+    /// What there is instead.
+    pub(super) fn named(operation: Operation, name: &str) -> Result<Way, String> {
+        let name = match name {
+            "one-shot" => "onephase",
+            "two-shot" => "twophase",
+            "window" => "window-pull",
+            name => name,
+        };
+        let ways = || Way::ALL.into_iter().filter(|way| way.does(operation));
+        ways().find(|way| way.name() == name).ok_or_else(|| {
+            let names: Vec<_> = ways().map(Way::name).collect();
+            format!(
+                "`{}` is no way to do {}; use one of {}",
+                name.escape_debug(),
+                operation.name(),
+                names.join(", ")
+            )
+        })
+    }
+}
+
+impl From<Algorithm> for Way {
+    fn from(algorithm: Algorithm) -> Way {
+        match algorithm {
+            Algorithm::Packet => Way::Packet,
+            Algorithm::OnePhase => Way::OnePhase,
+            Algorithm::TwoPhase => Way::TwoPhase,
+            Algorithm::Ring => Way::Ring,
+            Algorithm::BidirectionalRing => Way::BidirectionalRing,
+        }
+    }
+}
+
+/// The operations between whose ways there is a choice.
+pub(super) const CHOOSABLE: [Operation; 4] = [
+    Operation::AllReduce,
+    Operation::AllGather,
+    Operation::ReduceScatter,
+    Operation::Broadcast,
+];
+
+/// The operation that a user names.
+///
+/// # Errors
+/// What there is instead.
+pub(super) fn choosable(name: &str) -> Result<Operation, String> {
+    let found = CHOOSABLE.into_iter().find(|operation| operation.name() == name);
+    found.ok_or_else(|| {
+        format!(
+            "there is no choice for `{}`; there is for {}",
+            name.escape_debug(),
+            CHOOSABLE.map(Operation::name).join(", ")
+        )
+    })
+}
+
+/// One line of a table: the way to take up to these numbers. `None` is any number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The operation.
+    pub operation: Operation,
+    /// The most ranks.
+    pub ranks: Option<u64>,
+    /// The most ranks per core.
+    pub ranks_per_core: Option<u64>,
+    /// The most bytes: of the data for all_reduce and broadcast, of all ranks' data together for all_gather and
+    /// reduce_scatter.
+    pub bytes: Option<u64>,
+    /// What to do.
+    pub way: Way,
+}
+
+/// Which way to take: the first row that fits.
+///
+/// As text it is a line per row, `operation ranks ranks-per-core bytes way`, each number the most that the row is
+/// for, with `K`, `M` or `G` for 1024 and so on, or `*` for any. What follows a `#` is for people.
+///
+/// ```
+/// use ringwork_collectives::communicator::Table;
+/// let table = Table::parse("all_reduce 2 1 2K packet # one hop\nall_reduce * * * twophase").unwrap();
+/// assert_eq!(Table::parse(&table.to_text()), Ok(table));
+/// assert!(Table::parse("all_reduce 2 1 2K quantum").unwrap_err().contains("line 1"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    rows: Vec<Row>,
+}
+
+/// The longest text of a table, and the most rows.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+const MAX_ROWS: usize = 4096;
+
+impl Default for Table {
+    /// What was measured on two cores; see `docs/performance.md`.
+    fn default() -> Table {
+        let mut rows = Vec::new();
+        let mut row = |operation, ranks: Option<u64>, bytes: Option<u64>, way| {
+            rows.push(Row {
+                operation,
+                ranks,
+                ranks_per_core: None,
+                bytes,
+                way,
+            });
+        };
+        // In packets and in one phase everybody reads everything: with more ranks the reading is what costs.
+        for (ranks, share) in [(2, 1), (4, 2), (8, 4), (16, 8), (64, 32)] {
+            row(
+                Operation::AllReduce,
+                Some(ranks),
+                Some((2 << 10) / share),
+                Way::Packet,
+            );
+        }
+        for (ranks, share) in [(2, 1), (4, 2), (8, 4), (16, 8), (64, 32)] {
+            let bytes = (4 << 10) / share;
+            row(Operation::AllReduce, Some(ranks), Some(bytes), Way::OnePhase);
+        }
+        row(Operation::AllReduce, None, Some((1 << 20) - 1), Way::WindowPull);
+        row(Operation::AllReduce, None, None, Way::WindowPush);
+        for (ranks, share) in [(2, 1), (4, 2), (8, 4), (16, 8), (64, 32)] {
+            let bytes = (8 << 10) / share;
+            row(Operation::AllReduce, Some(ranks), Some(bytes), Way::OnePhase);
+        }
+        row(Operation::AllReduce, None, None, Way::TwoPhase);
+        for operation in [
+            Operation::AllGather,
+            Operation::ReduceScatter,
+            Operation::Broadcast,
+        ] {
+            row(operation, None, Some(4 << 10), Way::Staged);
+            row(operation, None, None, Way::WindowPull);
+            row(operation, None, None, Way::Staged);
+        }
+        Table { rows }
+    }
+}
+
+impl Table {
+    /// A table of these rows, the first that fits counting.
+    ///
+    /// # Errors
+    /// If a row names a way that is not exact, or that the operation does not have.
+    pub fn new(rows: Vec<Row>) -> Result<Table, String> {
+        if rows.len() > MAX_ROWS {
+            return Err(format!("{} rows; at most {MAX_ROWS}", rows.len()));
+        }
+        rows.iter().try_for_each(Row::check)?;
+        Ok(Table { rows })
+    }
+
+    /// The rows.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// From text.
+    ///
+    /// # Errors
+    /// The line that is wrong, and how.
+    pub fn parse(text: &str) -> Result<Table, String> {
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(format!("{} bytes; at most {MAX_TEXT_BYTES}", text.len()));
+        }
+        let mut rows = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let row = Row::parse(line).map_err(|problem| format!("line {number}: {problem}"))?;
+            rows.push(row);
+        }
+        Table::new(rows)
+    }
+
+    /// As text, to be read again.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text =
+            String::from("# operation  ranks  ranks-per-core  bytes  way: the first row that fits\n");
+        for row in &self.rows {
+            let (ranks, per_core, bytes) = (show(row.ranks), show(row.ranks_per_core), show(row.bytes));
+            let (operation, way) = (row.operation.name(), row.way.name());
+            let _ = writeln!(text, "{operation:<15} {ranks:>5} {per_core:>5} {bytes:>9}  {way}");
+        }
+        text
+    }
+}
+
+impl Row {
+    fn parse(line: &str) -> Result<Row, String> {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [operation, ranks, ranks_per_core, bytes, way] = fields[..] else {
+            let found = fields.len();
+            return Err(format!(
+                "a row is `operation ranks ranks-per-core bytes way`; this has {found} fields"
+            ));
+        };
+        let operation = choosable(operation)?;
+        let row = Row {
+            operation,
+            ranks: number(ranks)?,
+            ranks_per_core: number(ranks_per_core)?,
+            bytes: number(bytes)?,
+            way: Way::named(operation, way)?,
+        };
+        row.check()?;
+        Ok(row)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let (operation, way) = (self.operation.name(), self.way.name());
+        if !self.way.does(self.operation) {
+            return Err(format!("`{way}` is no way to do {operation}"));
+        }
+        if !self.way.is_exact() {
+            return Err(format!(
+                "`{way}` is not exact, so no table chooses it; ask for it with RINGWORK_ALGO={operation}={way}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the row is for that many ranks.
+    pub(super) fn seats(&self, ranks: u64, per_core: u64) -> bool {
+        self.ranks.is_none_or(|most| ranks <= most) && self.ranks_per_core.is_none_or(|most| per_core <= most)
+    }
+}
+
+fn show(number: Option<u64>) -> String {
+    let Some(number) = number else {
+        return "*".into();
+    };
+    for (shift, unit) in [(30, "G"), (20, "M"), (10, "K")] {
+        if number != 0 && number.is_multiple_of(1 << shift) {
+            return format!("{}{unit}", number >> shift);
+        }
+    }
+    number.to_string()
+}
+
+fn number(text: &str) -> Result<Option<u64>, String> {
+    if text == "*" {
+        return Ok(None);
+    }
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(1 << shift));
+    number.map(Some).ok_or_else(|| {
+        format!(
+            "`{}` is no number; use digits with K, M or G, or *",
+            text.escape_debug()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_built_in_table_survives_the_trip_through_text() {
+        let table = Table::default();
+        assert_eq!(Table::parse(&table.to_text()), Ok(table));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named_with_its_line() {
+        let error = |text: &str| Table::parse(text).unwrap_err();
+        assert!(error("\nall_reduce 2 1").contains("line 2") && error("a b").contains("2 fields"));
+        assert!(error("barrier * * * staged").contains("no choice for `barrier`"));
+        assert!(error("all_reduce * * * staged").contains("use one of packet"));
+        assert!(error("all_reduce * * * ring").contains("not exact"));
+        assert!(error("all_reduce -1 * * packet").contains("`-1` is no number"));
+        assert!(error("all_reduce 99999999999999999999G * * packet").contains("no number"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser(text in "\\PC{0,80}") {
+            let _ = Table::parse(&text);
+        }
+
+        #[test]
+        fn numbers_are_shown_as_they_are_read(value: Option<u64>) {
+            prop_assert_eq!(number(&show(value)), Ok(value));
+        }
+    }
+}

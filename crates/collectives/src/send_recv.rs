@@ -1,0 +1,262 @@
+//! Send and receive: data from one rank to another, while the rest do what they like.
+//!
+//! Model: every rank has, in its own window, a slot for each peer, of two halves. Chunk `k` of all that ever
+//! went from `s` to `d` lies in half `k & 1` of slot `d` of `s`. `s` counts in `sent[d]` the chunks it has put,
+//! `d` counts in `taken[s]` those it has copied out; so `s` may be two chunks ahead, and waits for the credit
+//! of the next.
+//!
+//! Every chunk has a label, what message it belongs to, so that ranks that disagree find out. An empty message
+//! is one chunk: it is still a message.
+//!
+//! Traffic, for `S` bytes: `S` staged, `S` pulled; one signal each way per chunk.
+//!
+//! # Invariants
+//! - **POST-1 (one writer).** `sent[d]` of `s` is written by `s` only, `taken[s]` of `d` by `d` only.
+//! - **POST-2 (credit).** Chunk `k` is put when `taken >= k - 1`: chunk `k - 2`, whose half it takes, is out.
+
+use crate::arguments::member;
+use crate::chunk::chunks;
+use ringwork_isa::{
+    Compare, Core, Dtype, Element, Error, In, Notify, Out, Rank, Result, Shared, Signal, Signals, Tile,
+};
+use std::ops::Range;
+
+/// Words of a label: what the elements are, and how many the whole message has.
+const LABEL_WORDS: usize = 2;
+
+/// What the members of a domain share to send data to each other. A handle: copy it freely.
+#[derive(Clone, Copy, Debug)]
+pub struct Post<T> {
+    slots: Shared<T>,
+    labels: Shared<i64>,
+    sent: Signals,
+    taken: Signals,
+}
+
+impl<T: Element> Post<T> {
+    /// Words of labels that a domain of `ranks` needs on every rank.
+    #[must_use]
+    pub const fn label_words(ranks: u32) -> usize {
+        ranks as usize * 2 * LABEL_WORDS
+    }
+
+    /// A post over memory and signals that nothing else touches (but posts of other element types may): slots,
+    /// of which each peer gets an equal part, [`label_words`](Post::label_words) of labels, and a signal for
+    /// each rank in `sent` and in `taken`.
+    ///
+    /// # Errors
+    /// If they are not of one domain, or too few.
+    #[track_caller]
+    pub fn new(slots: Shared<T>, labels: Shared<i64>, sent: Signals, taken: Signals) -> Result<Post<T>> {
+        let (me, ranks) = (slots.me(), slots.ranks());
+        let one_domain = [
+            (labels.me(), labels.ranks()),
+            (sent.me, sent.ranks),
+            (taken.me, taken.ranks),
+        ];
+        if one_domain.iter().any(|place| *place != (me, ranks)) {
+            return Err(Error::failed("slots, labels and signals are not of one domain"));
+        }
+        let enough = slots.len() >= 2 * ranks as usize
+            && labels.len() >= Self::label_words(ranks)
+            && sent.count.min(taken.count) >= ranks;
+        if !enough {
+            return Err(Error::failed(format!(
+                "a post of {ranks} ranks needs two elements of slots, {} words of labels and two signals for each",
+                2 * LABEL_WORDS
+            )));
+        }
+        Ok(Post {
+            slots,
+            labels,
+            sent,
+            taken,
+        })
+    }
+
+    /// Elements of a chunk.
+    fn each(&self) -> usize {
+        self.slots.len() / self.slots.ranks() as usize / 2
+    }
+
+    /// The cut of a message: at least one chunk.
+    fn cut(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<T> {
+        let empty = (len == 0).then_some(0..0);
+        empty.into_iter().chain(chunks(len, self.each()))
+    }
+
+    /// Half `count & 1` of the slot for `peer`, and its label; both mine.
+    #[track_caller]
+    fn half(&self, peer: Rank, count: i32) -> Result<(Shared<T>, Shared<i64>)> {
+        let index = peer.0 as usize * 2 + usize::from(count & 1 != 0);
+        let slot = self.slots.slice(index * self.each()..(index + 1) * self.each())?;
+        let label = self
+            .labels
+            .slice(index * LABEL_WORDS..(index + 1) * LABEL_WORDS)?;
+        Ok((slot, label))
+    }
+
+    fn peer(&self, peer: Rank) -> Result<Rank> {
+        member(peer, self.slots.ranks() as usize)?;
+        if peer == self.slots.me() {
+            return Err(Error::failed("a rank cannot send to itself; copy instead"));
+        }
+        Ok(peer)
+    }
+}
+
+/// One message on its way out.
+struct Outgoing<T> {
+    post: Post<T>,
+    x: In<T>,
+    to: Rank,
+    sent: Signal,
+    taken: Signal,
+    count: i32,
+}
+
+impl<T: Element> Outgoing<T> {
+    async fn open<C: Core>(core: &C, post: Post<T>, x: In<T>, to: Rank) -> Result<Outgoing<T>> {
+        let to = post.peer(to)?;
+        let sent = post.sent.at(to.0)?;
+        Ok(Outgoing {
+            post,
+            x,
+            to,
+            sent,
+            taken: post.taken.at(post.slots.me().0)?.on(to)?,
+            count: core.peek(sent).await?,
+        })
+    }
+
+    async fn put<C: Core>(&mut self, core: &C, chunk: Range<usize>) -> Result<()> {
+        // POST-2
+        core.wait(self.taken, Compare::Ge, self.count.wrapping_sub(1))
+            .await?;
+        let (slot, label) = self.post.half(self.to, self.count)?;
+        core.store(label, &Tile::new(label_of::<T>(self.x.len()).to_vec()))
+            .await?;
+        if !chunk.is_empty() {
+            core.copy(slot.slice(0..chunk.len())?, self.x.slice(chunk)?)
+                .await?;
+        }
+        self.count = self.count.wrapping_add(1);
+        core.notify(self.sent, Notify::Set(self.count)).await
+    }
+}
+
+/// One message on its way in.
+struct Incoming<T> {
+    post: Post<T>,
+    y: Out<T>,
+    from: Rank,
+    sent: Signal,
+    taken: Signal,
+    count: i32,
+}
+
+impl<T: Element> Incoming<T> {
+    async fn open<C: Core>(core: &C, post: Post<T>, y: Out<T>, from: Rank) -> Result<Incoming<T>> {
+        let from = post.peer(from)?;
+        let taken = post.taken.at(from.0)?;
+        Ok(Incoming {
+            post,
+            y,
+            from,
+            sent: post.sent.at(post.slots.me().0)?.on(from)?,
+            taken,
+            count: core.peek(taken).await?,
+        })
+    }
+
+    async fn take<C: Core>(&mut self, core: &C, chunk: Range<usize>) -> Result<()> {
+        let me = self.post.slots.me();
+        core.wait(self.sent, Compare::Ge, self.count.wrapping_add(1))
+            .await?;
+        let (slot, label) = self.post.half(me, self.count)?;
+        let label = core.load(label.on(self.from)?).await?;
+        let wanted = label_of::<T>(self.y.len());
+        if !label.is_hollow() && label.values() != wanted {
+            return Err(Error::Mismatch {
+                me,
+                mine: format!("recv of {} from rank {}", describe(&wanted), self.from),
+                peer: self.from,
+                theirs: format!("send of {} to rank {me}", describe(label.values())),
+            });
+        }
+        if !chunk.is_empty() {
+            let source = slot.slice(0..chunk.len())?.on(self.from)?;
+            core.copy(self.y.slice(chunk)?, source).await?;
+        }
+        self.count = self.count.wrapping_add(1);
+        core.notify(self.taken, Notify::Set(self.count)).await
+    }
+}
+
+fn label_of<T: Element>(len: usize) -> [i64; LABEL_WORDS] {
+    [T::DTYPE as i64, i64::try_from(len).unwrap_or(i64::MAX)]
+}
+
+fn describe(label: &[i64]) -> String {
+    let dtype = |code: i64| Dtype::ALL.into_iter().find(|dtype| *dtype as i64 == code);
+    match label {
+        [code, count, ..] => dtype(*code).map_or_else(
+            || "something unknown".into(),
+            |dtype| format!("{count} x {dtype}"),
+        ),
+        _ => "nothing".into(),
+    }
+}
+
+/// Sends `x` to `to`, which must [`recv`] as many elements of the same type. Returns when all of it was taken
+/// or lies in the window: `x` may then be changed.
+///
+/// # Errors
+/// If `to` is not another member, or as [`Core::wait`].
+pub async fn send<C: Core, T: Element>(core: &C, post: Post<T>, x: In<T>, to: Rank) -> Result<()> {
+    let mut out = Outgoing::open(core, post, x, to).await?;
+    for chunk in post.cut(x.len()) {
+        out.put(core, chunk).await?;
+    }
+    Ok(())
+}
+
+/// Receives `y` from `from`, which must [`send`] it.
+///
+/// # Errors
+/// If `from` is not another member or sends something else, or as [`Core::wait`].
+pub async fn recv<C: Core, T: Element>(core: &C, post: Post<T>, y: Out<T>, from: Rank) -> Result<()> {
+    let mut incoming = Incoming::open(core, post, y, from).await?;
+    for chunk in post.cut(y.len()) {
+        incoming.take(core, chunk).await?;
+    }
+    Ok(())
+}
+
+/// Sends `x` to `to` and receives `y` from `from`, chunk by chunk in turn, so that ranks that all do this never
+/// wait for each other in a circle.
+///
+/// # Errors
+/// As [`send`] and [`recv`].
+pub async fn exchange<C: Core, T: Element>(
+    core: &C,
+    post: Post<T>,
+    (x, to): (In<T>, Rank),
+    (y, from): (Out<T>, Rank),
+) -> Result<()> {
+    let mut out = Outgoing::open(core, post, x, to).await?;
+    let mut incoming = Incoming::open(core, post, y, from).await?;
+    let (mut put, mut take) = (post.cut(x.len()), post.cut(y.len()));
+    loop {
+        let (next_out, next_in) = (put.next(), take.next());
+        if next_out.is_none() && next_in.is_none() {
+            return Ok(());
+        }
+        if let Some(chunk) = next_out {
+            out.put(core, chunk).await?;
+        }
+        if let Some(chunk) = next_in {
+            incoming.take(core, chunk).await?;
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Communicators among real processes.
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    missing_docs,
+    unreachable_pub,
+    reason = "a test that panics has failed"
+)]
+
+mod basics;
+mod choosing;
+mod faults;
+mod kill_storm;
+mod matrix;
+mod pending;
+mod refusals;
+mod sequences;
+mod spmd;
+mod values;
