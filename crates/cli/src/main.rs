@@ -8,9 +8,11 @@ mod doctor;
 mod examples;
 mod interrupt;
 mod job;
+mod launch;
 mod nearest;
 mod report;
 mod run;
+mod units;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -27,6 +29,8 @@ struct Arguments {
 enum Command {
     /// Run an example and verify its result on every rank
     Run(run::RunArguments),
+    /// Start a program as several ranks that work together
+    Launch(launch::LaunchArguments),
     /// List the examples
     Examples,
     /// Say what this machine offers, and what is missing
@@ -43,6 +47,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Launch(arguments) => launch::run(arguments),
         Command::Examples => {
             examples::print_list();
             ExitCode::SUCCESS

@@ -25,11 +25,13 @@ mod choose;
 mod environment;
 mod error;
 mod groups;
+mod hop;
 mod layout;
 mod operations;
 
 pub use buffer::{Input, Output, Source, Target, WindowBuffer};
 pub use error::{Error, Result};
+pub use hop::HopProbe;
 
 use environment::Environment;
 use layout::Place;
@@ -90,7 +92,7 @@ impl Communicator {
     ) -> Result<Communicator> {
         let home = Arc::new(home);
         attendant.tell(&home, &members);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = ringwork_native::ranks::cores_of(&members);
         let patience = Patience::for_sharing(members.len(), cores);
         let mut core = NativeCore::new(
             Device(rank.0),
