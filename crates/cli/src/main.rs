@@ -3,6 +3,7 @@
 // A program for people prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod bench;
 mod devices;
 mod doctor;
 mod examples;
@@ -31,6 +32,8 @@ enum Command {
     Run(run::RunArguments),
     /// Start a program as several ranks that work together
     Launch(launch::LaunchArguments),
+    /// Measure collectives, in the way of nccl-tests
+    Bench(Box<bench::BenchArguments>),
     /// List the examples
     Examples,
     /// Say what this machine offers, and what is missing
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Launch(arguments) => launch::run(arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Examples => {
             examples::print_list();
             ExitCode::SUCCESS
