@@ -13,6 +13,7 @@ mod launch;
 mod nearest;
 mod report;
 mod run;
+mod tune;
 mod units;
 
 use clap::{Parser, Subcommand};
@@ -34,6 +35,8 @@ enum Command {
     Launch(launch::LaunchArguments),
     /// Measure collectives, in the way of nccl-tests
     Bench(Box<bench::BenchArguments>),
+    /// Measure which way is fastest on this machine, and write it down
+    Tune(tune::TuneArguments),
     /// List the examples
     Examples,
     /// Say what this machine offers, and what is missing
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::Launch(arguments) => launch::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Examples => {
             examples::print_list();
             ExitCode::SUCCESS
