@@ -94,7 +94,8 @@ pub(crate) fn pattern<T: Element>(value: usize) -> T {
     T::from_i64(small::<T>(value))
 }
 
-fn small<T: Element>(value: usize) -> i64 {
+/// `value`, cut so that sums of 64 of it are exact in `T`.
+pub(crate) fn small<T: Element>(value: usize) -> i64 {
     let modulus = match T::DTYPE {
         Dtype::F64 | Dtype::I64 | Dtype::I32 => 1 << 24,
         Dtype::F32 => 1 << 16,

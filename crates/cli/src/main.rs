@@ -3,14 +3,18 @@
 // A program for people prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod bench;
 mod devices;
 mod doctor;
 mod examples;
 mod interrupt;
 mod job;
+mod launch;
 mod nearest;
 mod report;
 mod run;
+mod tune;
+mod units;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -27,6 +31,12 @@ struct Arguments {
 enum Command {
     /// Run an example and verify its result on every rank
     Run(run::RunArguments),
+    /// Start a program as several ranks that work together
+    Launch(launch::LaunchArguments),
+    /// Measure collectives, in the way of nccl-tests
+    Bench(Box<bench::BenchArguments>),
+    /// Measure which way is fastest on this machine, and write it down
+    Tune(tune::TuneArguments),
     /// List the examples
     Examples {
         /// As one JSON object
@@ -47,6 +57,9 @@ const EXIT_INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Launch(arguments) => launch::run(arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Examples { json } => {
             examples::print_list(json);
             ExitCode::SUCCESS

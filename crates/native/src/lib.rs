@@ -22,9 +22,11 @@ mod mailbox;
 pub mod memory;
 pub mod peers;
 pub mod probe;
+pub mod ranks;
 pub mod registry;
 pub mod segment;
 mod sync;
+pub mod ticks;
 mod watch;
 mod wire;
 

@@ -30,6 +30,7 @@ mod choose;
 mod environment;
 mod error;
 mod groups;
+mod hop;
 mod layout;
 mod operations;
 mod pending;
@@ -39,6 +40,7 @@ mod worker;
 
 pub use buffer::{Input, Output, Source, Target, WindowBuffer};
 pub use error::{Error, Result};
+pub use hop::HopProbe;
 pub use pending::Pending;
 pub use table::{Row, Table, Way};
 
@@ -116,7 +118,7 @@ impl Communicator {
             layout: home.layout(),
             me: rank,
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = ringwork_native::ranks::cores_of(&members);
         let chooser = Chooser::new(Arc::clone(&rules), rank.0, place.layout.ranks, cores);
         let station = Station::new(Arc::clone(&home), place, chooser, cores, timeout);
         Communicator {

@@ -1,0 +1,392 @@
+//! Measuring one operation at one size in one mode: every rank runs this.
+
+use super::arguments::{BenchArguments, Mode, Roots};
+use super::collective::Collective;
+use super::stats::{Stats, Whose};
+use super::verify::Pattern;
+use ringwork::collectives::Algorithm;
+use ringwork::collectives::communicator::{
+    Communicator, HopProbe, Input, Output, Result, Source, Target, WindowBuffer,
+};
+use ringwork::isa::{Element, ReduceOp};
+use ringwork::native::ticks;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// What one row measures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    pub(crate) collective: Collective,
+    pub(crate) op: ReduceOp,
+    pub(crate) root: Roots,
+    pub(crate) algorithm: Option<Algorithm>,
+    pub(crate) mode: Mode,
+    pub(crate) bytes: usize,
+}
+
+/// What came out. Times are rank 0's to know; elsewhere there are none.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) stats: Option<Stats>,
+    /// Values that are not what they should be, on all ranks; `None` if that was not looked at.
+    pub(crate) wrong: Option<i64>,
+    /// Nanoseconds from core to core, before and after.
+    pub(crate) hops: [Option<Duration>; 2],
+    pub(crate) in_window: bool,
+}
+
+/// A rank that measures.
+#[derive(Debug)]
+pub(crate) struct Bench<'a> {
+    pub(crate) comm: &'a Communicator,
+    pub(crate) arguments: &'a BenchArguments,
+    probe: HopProbe,
+    us_per_tick: f64,
+}
+
+/// Up to here calls are many and cheap.
+const SMALL_BYTES: usize = 64 << 10;
+const MAX_CALLS: usize = 20_000;
+
+impl<'a> Bench<'a> {
+    pub(crate) fn new(comm: &'a Communicator, arguments: &'a BenchArguments) -> Result<Bench<'a>> {
+        Ok(Bench {
+            comm,
+            arguments,
+            probe: comm.hop_probe()?,
+            us_per_tick: if comm.rank() == 0 {
+                ticks::ns_per_tick() / 1e3
+            } else {
+                0.0
+            },
+        })
+    }
+
+    /// Answers a question; `None` if this operation has no such form.
+    pub(crate) fn ask<T: Element>(&mut self, question: Question) -> Result<Option<Answer>> {
+        let Question {
+            collective,
+            algorithm,
+            mode,
+            ..
+        } = question;
+        let in_place = match mode {
+            Mode::Oop => false,
+            Mode::Inp => true,
+            Mode::Use => collective.in_place(),
+        };
+        let exists = if in_place {
+            collective.in_place()
+        } else {
+            collective.out_of_place()
+        };
+        let named = algorithm.is_none() || collective == Collective::AllReduce && in_place;
+        if !exists || !named || collective == Collective::Barrier && mode != Mode::Oop {
+            return Ok(None);
+        }
+        let in_window = self.arguments.window || mode != Mode::Oop && !self.arguments.own;
+        let elements = question.bytes / T::DTYPE.bytes();
+        let counts = collective.counts(elements, self.comm.size() as usize);
+        let mut case = Case::<T> {
+            comm: self.comm,
+            question,
+            in_place,
+            send: Data::new(self.comm, if in_place { 0 } else { counts.send }, in_window)?,
+            recv: Data::new(self.comm, counts.recv, in_window)?,
+        };
+        let wrong = match self.arguments.check {
+            0 => None,
+            _ => Some(self.check(&mut case)?),
+        };
+        case.clear();
+        let calls = self.warm_up(&mut case)?;
+        let (stats, hops) = self.time(&mut case, calls)?;
+        Ok(Some(Answer {
+            stats,
+            wrong,
+            hops,
+            in_window,
+        }))
+    }
+
+    /// Three calls with known results; how many values are wrong on all ranks together.
+    fn check<T: Element>(&self, case: &mut Case<'_, T>) -> Result<i64> {
+        let mut wrong = 0;
+        for salt in 0..3 {
+            case.prepare(salt);
+            self.comm.barrier()?;
+            case.call(salt)?;
+            if self.arguments.spoil && salt == 1 && self.comm.rank() + 1 == self.comm.size() {
+                case.spoil();
+            }
+            wrong += case.count_wrong(salt);
+        }
+        let mut wrong = [wrong];
+        self.comm.all_reduce(&mut wrong, ReduceOp::Sum)?;
+        Ok(wrong[0])
+    }
+
+    /// Calls that do not count; returns how many should.
+    fn warm_up<T: Element>(&self, case: &mut Case<'_, T>) -> Result<usize> {
+        let small = case.question.bytes <= SMALL_BYTES;
+        let warm = self
+            .arguments
+            .warmup_iters
+            .map_or(if small { 50 } else { 3 }, |n| n as usize);
+        for i in 0..warm {
+            case.call(i)?;
+        }
+        if let Some(calls) = self.arguments.iters {
+            return Ok(calls as usize);
+        }
+        // The fastest of a few: being interrupted must not set the count.
+        let mut fastest = Duration::MAX;
+        for i in 0..if small { 30 } else { 3 } {
+            let start = Instant::now();
+            case.call(i)?;
+            fastest = fastest.min(start.elapsed());
+        }
+        let fits = self.arguments.target.as_nanos() / fastest.as_nanos().max(100);
+        let least = if case.question.bytes >= 16 << 20 { 7 } else { 15 };
+        let mut calls = [usize::try_from(fits).unwrap_or(MAX_CALLS).clamp(least, MAX_CALLS) as i64];
+        self.comm.broadcast(&mut calls, 0)?;
+        Ok(usize::try_from(calls[0]).unwrap_or(least))
+    }
+
+    fn time<T: Element>(
+        &mut self,
+        case: &mut Case<'_, T>,
+        calls: usize,
+    ) -> Result<(Option<Stats>, [Option<Duration>; 2])> {
+        let (mut entries, mut exits) = (vec![1i64; calls + 1], vec![1i64; calls + 1]);
+        let fresh = case.question.mode == Mode::Use;
+        let before = self.hop()?;
+        exits[0] = ticks::now().cast_signed();
+        for i in 1..=calls {
+            if fresh {
+                case.dirty();
+                self.comm.barrier()?;
+                entries[i] = ticks::now().cast_signed();
+            }
+            case.call(i)?;
+            if fresh {
+                case.recv.read_all();
+            }
+            exits[i] = ticks::now().cast_signed();
+        }
+        let after = self.hop()?;
+        let ranks = self.comm.size() as usize;
+        let mut all_entries = vec![0; (calls + 1) * ranks];
+        let mut all_exits = all_entries.clone();
+        self.comm.all_gather(&entries, &mut all_entries)?;
+        self.comm.all_gather(&exits, &mut all_exits)?;
+        if self.comm.rank() != 0 {
+            return Ok((None, [None; 2]));
+        }
+        let of = |all: &[i64], i: usize, whose: Whose| {
+            whose.of((0..ranks).map(|rank| all[rank * (calls + 1) + i]))
+        };
+        let whose = Whose::from_flag(self.arguments.average);
+        let times = (1..=calls).map(|i| {
+            let begin = if fresh {
+                of(&all_entries, i, Whose::First)
+            } else {
+                of(&all_exits, i - 1, whose)
+            };
+            (of(&all_exits, i, whose) - begin).max(0.0) * self.us_per_tick
+        });
+        Ok((Stats::of(times.collect()), [before, after]))
+    }
+
+    fn hop(&mut self) -> Result<Option<Duration>> {
+        self.comm.barrier()?;
+        let hop = self.probe.measure();
+        self.comm.barrier()?;
+        Ok(hop)
+    }
+}
+
+/// Data of one rank.
+#[derive(Debug)]
+enum Data<T> {
+    Own(Vec<T>),
+    Window(WindowBuffer<T>),
+}
+
+/// Elements that are written or read at a time: a page or two, which stays in the nearest cache.
+const BLOCK: usize = 1024;
+
+impl<T: Element> Data<T> {
+    /// A collective call if it is in the window.
+    fn new(comm: &Communicator, len: usize, in_window: bool) -> Result<Data<T>> {
+        Ok(if in_window && len > 0 {
+            Data::Window(comm.alloc(len)?)
+        } else {
+            Data::Own(vec![T::zeroed(); len])
+        })
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Data::Own(data) => data.len(),
+            Data::Window(data) => data.len(),
+        }
+    }
+
+    /// Writes all of it, block by block.
+    fn write_all(&mut self, value: impl Fn(usize) -> T) {
+        let mut block = [T::zeroed(); BLOCK];
+        for start in (0..self.len()).step_by(BLOCK) {
+            let block = &mut block[..BLOCK.min(self.len() - start)];
+            for (slot, i) in block.iter_mut().zip(start..) {
+                *slot = value(i);
+            }
+            match self {
+                Data::Own(data) => data[start..start + block.len()].copy_from_slice(black_box(block)),
+                Data::Window(data) => assert!(data.write(start, block), "inside"),
+            }
+        }
+    }
+
+    /// Reads all of it, block by block, and shows each to `look`.
+    fn read_blocks(&self, mut look: impl FnMut(usize, &[T])) {
+        let mut block = [T::zeroed(); BLOCK];
+        for start in (0..self.len()).step_by(BLOCK) {
+            let block = &mut block[..BLOCK.min(self.len() - start)];
+            match self {
+                Data::Own(data) => block.copy_from_slice(&data[start..start + block.len()]),
+                Data::Window(data) => assert!(data.read(start, block), "inside"),
+            }
+            look(start, block);
+        }
+    }
+
+    fn read_all(&self) {
+        self.read_blocks(|_, block| {
+            black_box(block);
+        });
+    }
+}
+
+impl<T: Element> Source<T> for Data<T> {
+    fn input(&self) -> Input<'_, T> {
+        match self {
+            Data::Own(data) => Input::Own(data),
+            Data::Window(data) => Input::Window(data),
+        }
+    }
+}
+
+impl<T: Element> Target<T> for Data<T> {
+    fn output(&mut self) -> Output<'_, T> {
+        match self {
+            Data::Own(data) => Output::Own(data),
+            Data::Window(data) => Output::Window(data),
+        }
+    }
+}
+
+/// A question with its data.
+#[derive(Debug)]
+struct Case<'a, T> {
+    comm: &'a Communicator,
+    question: Question,
+    in_place: bool,
+    send: Data<T>,
+    recv: Data<T>,
+}
+
+impl<T: Element> Case<'_, T> {
+    /// The root of call `i`.
+    fn root(&self, i: usize) -> u32 {
+        match self.question.root {
+            Roots::One(root) => root,
+            Roots::All | Roots::Rotate => u32::try_from(i % self.comm.size() as usize).unwrap_or(0),
+        }
+    }
+
+    #[inline]
+    fn call(&mut self, i: usize) -> Result<()> {
+        let root = self.root(i);
+        let Question {
+            collective,
+            op,
+            algorithm,
+            ..
+        } = self.question;
+        let (comm, send, recv) = (self.comm, &self.send, &mut self.recv);
+        match collective {
+            Collective::AllReduce => match (self.in_place, algorithm) {
+                (true, Some(algorithm)) => comm.all_reduce_with(recv, op, algorithm),
+                (true, None) => comm.all_reduce(recv, op),
+                (false, _) => comm.all_reduce_into(send, recv, op),
+            },
+            Collective::AllGather => comm.all_gather(send, recv),
+            Collective::ReduceScatter => comm.reduce_scatter(send, recv, op),
+            Collective::Broadcast => comm.broadcast(recv, root),
+            Collective::Reduce => comm.reduce(recv, op, root),
+            Collective::AllToAll => comm.all_to_all(send, recv),
+            Collective::Gather => comm.gather(send, recv, root),
+            Collective::Scatter => comm.scatter(send, recv, root),
+            Collective::Barrier => comm.barrier(),
+        }
+    }
+
+    fn pattern(&self, salt: usize) -> Pattern {
+        Pattern {
+            collective: self.question.collective,
+            op: self.question.op,
+            ranks: self.comm.size() as usize,
+            root: self.root(salt) as usize,
+            salt,
+        }
+    }
+
+    fn prepare(&mut self, salt: usize) {
+        let (pattern, me) = (self.pattern(salt), self.comm.rank() as usize);
+        if self.in_place {
+            self.recv.write_all(|i| pattern.input(me, i));
+        } else {
+            self.send.write_all(|i| pattern.input(me, i));
+            self.recv.write_all(|_| T::from_i64(77));
+        }
+    }
+
+    fn count_wrong(&self, salt: usize) -> i64 {
+        let (pattern, me, len) = (self.pattern(salt), self.comm.rank() as usize, self.recv.len());
+        let mut wrong = 0;
+        self.recv.read_blocks(|start, block| {
+            let bad = |(i, got): &(usize, &T)| {
+                pattern
+                    .result(me, *i, len)
+                    .is_some_and(|wanted: T| **got != wanted)
+            };
+            wrong += (start..).zip(block).filter(bad).count() as i64;
+        });
+        wrong
+    }
+
+    /// Changes the last value of the result.
+    fn spoil(&mut self) {
+        let value = [T::from_i64(99)];
+        match &mut self.recv {
+            Data::Own(data) => data.last_mut().into_iter().for_each(|last| *last = value[0]),
+            Data::Window(data) => assert!(data.write(data.len() - 1, &value), "inside"),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.send.write_all(|_| T::zeroed());
+        self.recv.write_all(|_| T::zeroed());
+    }
+
+    /// Rewrites the input.
+    fn dirty(&mut self) {
+        let input = if self.in_place {
+            &mut self.recv
+        } else {
+            &mut self.send
+        };
+        input.write_all(|_| T::zeroed());
+    }
+}

@@ -1,0 +1,326 @@
+//! `ringwork bench`: an nccl-tests for CPUs.
+//!
+//! The program that a user starts launches itself again as ranks, with the same arguments; a rank finds itself in
+//! its environment, measures with the others, and rank 0 prints.
+
+mod arguments;
+mod collective;
+mod measure;
+mod plot;
+mod row;
+mod stats;
+mod table;
+mod verify;
+
+pub(crate) use arguments::{BenchArguments, Mode, Roots};
+pub(crate) use collective::Collective;
+pub(crate) use measure::{Bench, Question};
+
+use crate::launch;
+use indicatif::{ProgressBar, ProgressStyle};
+use ringwork::collectives::communicator::{Communicator, Error};
+use ringwork::isa::{Dtype, ReduceOp, with_dtype};
+use ringwork::native::ranks::{self, Job, Outcome, RANK_VARIABLE, Stop};
+use row::{CSV_HEADER, Row};
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+use table::Table;
+
+pub(crate) fn run(arguments: &BenchArguments) -> ExitCode {
+    if let Err(why) = arguments.check() {
+        eprintln!("error: {why}");
+        return ExitCode::from(2);
+    }
+    if arguments.join || std::env::var_os(RANK_VARIABLE).is_some() {
+        return match measure_all(arguments) {
+            Ok(code) => code,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let mut job = ranks_of_this(arguments);
+    if let Some(ms) = launch_ms(&job) {
+        job.arguments.push("--launch-ms".into());
+        job.arguments.push(ms.to_string().into());
+    }
+    launch::supervise(&job)
+}
+
+/// This program with the same arguments, as ranks.
+pub(crate) fn ranks_of_this(arguments: &BenchArguments) -> Job {
+    let mut job = Job::new("/proc/self/exe", arguments.ranks.unwrap_or(2));
+    job.arguments = std::env::args_os().skip(1).collect();
+    job.pin = arguments.pin.into();
+    job
+}
+
+/// How long ranks take from being started until the last has met the others, ended and is reaped: the median of
+/// five.
+fn launch_ms(job: &Job) -> Option<f64> {
+    let mut job = job.clone();
+    job.arguments.push("--only-meet".into());
+    let mut times: Vec<f64> = (0..5)
+        .filter_map(|_| {
+            let start = Instant::now();
+            let outcome = Stop::new().and_then(|stop| ranks::run(&job, &stop, &mut |_| {}));
+            matches!(outcome, Ok(Outcome::Done)).then(|| start.elapsed().as_secs_f64() * 1e3)
+        })
+        .collect();
+    times.sort_unstable_by(f64::total_cmp);
+    times.get(times.len() / 2).copied()
+}
+
+/// What one rank does.
+fn measure_all(arguments: &BenchArguments) -> Result<ExitCode, String> {
+    let comm = Communicator::from_env().map_err(text)?;
+    if arguments.only_meet {
+        comm.barrier().map_err(text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(ranks) = arguments.ranks
+        && ranks != comm.size()
+    {
+        return Err(format!(
+            "-g {ranks}, but this job has {} ranks; leave -g out",
+            comm.size()
+        ));
+    }
+    if let Roots::One(root) = arguments.root
+        && root >= comm.size()
+    {
+        return Err(format!("-r {root}: there are {} ranks, from 0", comm.size()));
+    }
+    let questions = questions(arguments, comm.size());
+    let mut report = Report::new(arguments, &comm, questions.len())?;
+    let mut bench = Bench::new(&comm, arguments).map_err(text)?;
+    for (question, dtype) in questions {
+        report.begin(&question);
+        let mut rows = Vec::new();
+        for mode in &arguments.modes {
+            let question = Question {
+                mode: *mode,
+                ..question
+            };
+            let answer = with_dtype!(dtype, T => bench.ask::<T>(question)).map_err(text)?;
+            rows.push(answer.and_then(|answer| Row::new(question, &answer, dtype, comm.size())));
+        }
+        report.line(&question, dtype, rows)?;
+    }
+    let code = report.finish()?;
+    comm.barrier().map_err(text)?;
+    Ok(code)
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+/// Everything to measure, in order; each in all modes.
+fn questions(arguments: &BenchArguments, ranks: u32) -> Vec<(Question, Dtype)> {
+    let mut all = Vec::new();
+    for collective in &arguments.op.0 {
+        let sums = [ReduceOp::Sum];
+        let ops: &[ReduceOp] = if collective.reduces() {
+            &arguments.redops.0
+        } else {
+            &sums
+        };
+        let roots = match arguments.root {
+            Roots::All if collective.has_root() => (0..ranks).map(Roots::One).collect(),
+            root => vec![root],
+        };
+        let algorithms = match &arguments.algo {
+            Some(algorithms) if *collective == Collective::AllReduce => {
+                algorithms.0.iter().copied().map(Some).collect()
+            }
+            _ => vec![None],
+        };
+        let none = [Dtype::U8];
+        let dtypes: &[Dtype] = if *collective == Collective::Barrier {
+            &none
+        } else {
+            &arguments.dtypes.0
+        };
+        let sizes = if *collective == Collective::Barrier {
+            vec![0]
+        } else {
+            arguments.sizes()
+        };
+        for dtype in dtypes {
+            for op in ops {
+                for root in &roots {
+                    let whole = sizes
+                        .iter()
+                        .filter_map(|bytes| collective.whole(*bytes, dtype.bytes(), ranks as usize));
+                    for bytes in whole {
+                        for algorithm in &algorithms {
+                            let question = Question {
+                                collective: *collective,
+                                op: *op,
+                                root: *root,
+                                algorithm: *algorithm,
+                                mode: Mode::Oop,
+                                bytes,
+                            };
+                            all.push((question, *dtype));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What rank 0 shows while the ranks measure; on other ranks it is silent.
+struct Report<'a> {
+    arguments: &'a BenchArguments,
+    speaks: bool,
+    ranks: u32,
+    table: Table,
+    bar: ProgressBar,
+    rows: Vec<Row>,
+    last: Option<Collective>,
+}
+
+impl<'a> Report<'a> {
+    fn new(arguments: &'a BenchArguments, comm: &Communicator, steps: usize) -> Result<Report<'a>, String> {
+        let report = Report {
+            arguments,
+            speaks: comm.rank() == 0,
+            ranks: comm.size(),
+            table: Table::new(arguments),
+            bar: bar(arguments, comm.rank() == 0, steps),
+            rows: Vec::new(),
+            last: None,
+        };
+        if report.speaks {
+            report.introduce()?;
+        }
+        Ok(report)
+    }
+
+    fn introduce(&self) -> Result<(), String> {
+        let arguments = self.arguments;
+        if let Some(csv) = &arguments.csv {
+            let empty = csv.as_os_str() == "-" || std::fs::metadata(csv).map_or(true, |file| file.len() == 0);
+            if empty {
+                append(csv, CSV_HEADER)?;
+            }
+        }
+        if arguments.for_people() {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            let pinned = if cores == 1 { ", each bound to a core" } else { "" };
+            println!(
+                "# ringwork {} bench: {} ranks{pinned}",
+                env!("CARGO_PKG_VERSION"),
+                self.ranks
+            );
+            if let Some(ms) = arguments.launch_ms {
+                println!(
+                    "# launch + init + finalize of {} ranks: {ms:.1} ms (median of 5)",
+                    self.ranks
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, question: &Question) {
+        let collective = question.collective;
+        self.bar.set_message(format!(
+            "{collective} {}",
+            crate::units::short_bytes(question.bytes)
+        ));
+        if self.last != Some(collective) && self.speaks && self.arguments.for_people() {
+            let head = self.table.head();
+            self.bar.suspend(|| println!("#\n# {collective}\n{head}"));
+        }
+        self.last = Some(collective);
+    }
+
+    fn line(&mut self, question: &Question, dtype: Dtype, rows: Vec<Option<Row>>) -> Result<(), String> {
+        self.bar.inc(1);
+        if !self.speaks {
+            return Ok(());
+        }
+        if self.arguments.for_people() {
+            let line = self.table.line(question, dtype, &rows);
+            self.bar.suspend(|| println!("{line}"));
+        }
+        for row in rows.into_iter().flatten() {
+            if let Some(csv) = &self.arguments.csv {
+                append(csv, &row.csv())?;
+            }
+            self.rows.push(row);
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<ExitCode, String> {
+        self.bar.finish_and_clear();
+        if !self.speaks {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let wrong: i64 = self.rows.iter().filter_map(|row| row.wrong).sum();
+        if self.arguments.for_people() {
+            println!("{}", self.table.foot(&self.rows));
+        }
+        if let Some(path) = &self.arguments.json {
+            let rows: Vec<_> = self.rows.iter().map(Row::json).collect();
+            let whole = json!({
+                "ranks": self.ranks,
+                "launch_ms": self.arguments.launch_ms,
+                "wrong": wrong,
+                "rows": rows,
+            });
+            write_new(path, &format!("{whole}\n"))?;
+        }
+        if let Some(path) = &self.arguments.plot {
+            let html = path.extension().is_some_and(|end| end == "html");
+            write_new(path, &plot::draw(&self.rows, html))?;
+            if self.arguments.for_people() {
+                println!("# drawn in {}", path.display());
+            }
+        }
+        if wrong > 0 {
+            eprintln!("error: {wrong} values are wrong; this is a bug in ringwork or a broken machine");
+            return Ok(ExitCode::FAILURE);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn bar(arguments: &BenchArguments, speaks: bool, steps: usize) -> ProgressBar {
+    if !speaks || arguments.op.0.len() == 1 {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos} of {len}, {msg}, {eta} left");
+    ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Adds a line to a file, or prints it.
+fn append(path: &Path, line: &str) -> Result<(), String> {
+    if path.as_os_str() == "-" {
+        println!("{line}");
+        return Ok(());
+    }
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
+        .map_err(|error| format!("writing {}: {error}", path.display()))
+}
+
+/// Writes a file anew, or prints it.
+fn write_new(path: &Path, text: &str) -> Result<(), String> {
+    if path.as_os_str() == "-" {
+        print!("{text}");
+        return Ok(());
+    }
+    std::fs::write(path, text).map_err(|error| format!("writing {}: {error}", path.display()))
+}

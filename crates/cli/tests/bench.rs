@@ -1,0 +1,233 @@
+//! `ringwork bench` and `ringwork tune` through the real program.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::process::{Command, Output};
+
+fn ringwork(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwork"));
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (status.code(), text(&stdout), text(&stderr))
+}
+
+const QUICK: [&str; 4] = ["--target", "1ms", "-w", "2"];
+
+fn bench(arguments: &[&str]) -> String {
+    let (code, stdout, stderr) = ringwork(&[&["bench"], arguments, &QUICK[..]].concat());
+    assert_eq!(code, Some(0), "{arguments:?}: {stdout}{stderr}");
+    stdout
+}
+
+#[test]
+fn the_table_is_that_of_nccl_tests() {
+    let table = bench(&["all_reduce", "-g", "2", "-b", "8", "-e", "128", "-f", "4", "-I"]);
+    assert!(
+        table.contains("out-of-place") && table.contains("in-place"),
+        "{table}"
+    );
+    assert!(table.contains("# Out of bounds values : 0 OK"), "{table}");
+    assert!(table.contains("# Avg bus bandwidth    : "), "{table}");
+    assert!(table.contains("launch + init + finalize of 2 ranks"), "{table}");
+    let sizes: Vec<&str> = table
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(sizes, ["8", "32", "128"]);
+}
+
+#[test]
+fn every_operation_is_right_in_every_mode() {
+    let rows = bench(&[
+        "all",
+        "-g",
+        "3",
+        "-b",
+        "24",
+        "-e",
+        "200K",
+        "-f",
+        "64",
+        "--modes",
+        "oop,inp,use",
+        "--csv",
+    ]);
+    assert!(!rows.contains("BAD"), "{rows}");
+    for op in [
+        "allreduce",
+        "allgather",
+        "reduce_scatter",
+        "bcast",
+        "reduce",
+        "alltoall",
+        "gather",
+        "scatter",
+        "barrier",
+    ] {
+        let of = rows
+            .lines()
+            .filter(|line| line.split(',').nth(2) == Some(op))
+            .count();
+        assert!(of >= 1, "{op}: {rows}");
+    }
+}
+
+#[test]
+fn every_type_reduction_and_root_is_right() {
+    let rows = bench(&[
+        "all_reduce",
+        "-b",
+        "1K",
+        "-e",
+        "1K",
+        "-d",
+        "all",
+        "-o",
+        "all",
+        "--csv",
+    ]);
+    assert!(!rows.contains("BAD") && rows.lines().count() > 8 * 4, "{rows}");
+    let rows = bench(&[
+        "reduce", "-g", "3", "-b", "1K", "-e", "1K", "-r", "all", "--modes", "inp", "--csv",
+    ]);
+    assert!(!rows.contains("BAD") && rows.lines().count() == 4, "{rows}");
+}
+
+#[test]
+fn one_wrong_value_on_one_rank_fails_the_whole() {
+    for op in ["all_reduce", "all_gather", "broadcast"] {
+        let run = |also: &[&str]| {
+            let line = [
+                "bench", op, "-g", "3", "-b", "12K", "-e", "12K", "--modes", "inp,use", "--spoil",
+            ];
+            ringwork(&[&line[..], &QUICK[..], also].concat())
+        };
+        let (code, stdout, stderr) = run(&[]);
+        assert_eq!(code, Some(1), "{stdout}");
+        assert!(
+            stdout.contains("FAILED") && stderr.contains("values are wrong"),
+            "{stdout}{stderr}"
+        );
+        let (code, stdout, _) = run(&["--csv"]);
+        assert!(code == Some(1) && stdout.contains(",BAD,"), "{stdout}");
+    }
+}
+
+#[test]
+fn csv_has_the_columns_of_the_peers() {
+    let csv = bench(&[
+        "all_reduce",
+        "-b",
+        "64",
+        "-e",
+        "64",
+        "--modes",
+        "inp,use",
+        "--csv",
+    ]);
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 3, "{csv}");
+    assert!(lines.iter().all(|fields| fields.len() == 16), "{csv}");
+    assert_eq!(lines[0][..5], ["peer", "np", "op", "mode", "bytes"]);
+    assert_eq!(lines[1][..5], ["ringwork", "2", "allreduce", "inp", "64"]);
+    assert_eq!((lines[2][3], lines[2][12]), ("use", "ok"));
+    let time: f64 = lines[1][7].parse().unwrap();
+    assert!(time > 0.0 && time < 1e6);
+}
+
+#[test]
+fn json_is_one_object() {
+    let json = bench(&[
+        "all_reduce",
+        "-b",
+        "64",
+        "-e",
+        "64",
+        "--algo",
+        "all",
+        "--modes",
+        "inp",
+        "--own",
+        "--json",
+    ]);
+    let whole: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(whole["ranks"], 2);
+    assert_eq!(whole["rows"].as_array().unwrap().len(), 5, "{json}");
+    assert!(whole["launch_ms"].as_f64().unwrap() > 0.0);
+    assert_eq!(whole["rows"][0]["memory"], "own");
+}
+
+#[test]
+fn pictures_stand_alone() {
+    let directory = std::env::temp_dir().join(format!("ringwork-plot-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    for name in ["curves.svg", "curves.html"] {
+        let path = directory.join(name);
+        bench(&[
+            "all_reduce",
+            "-b",
+            "64",
+            "-e",
+            "4K",
+            "--plot",
+            path.to_str().unwrap(),
+        ]);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains("<polyline") && !text.contains("src="), "{text}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_bench_inside_a_job_takes_its_ranks() {
+    let program = env!("CARGO_BIN_EXE_ringwork");
+    let launch = ["launch", "-n", "3", "--", program, "bench", "barrier", "--csv"];
+    let (code, stdout, stderr) = ringwork(&[&launch[..], &QUICK[..]].concat());
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains("ringwork,3,barrier,oop,0,"), "{stdout}");
+    let (code, _, stderr) = ringwork(&[&launch[..], &["-g", "2"]].concat());
+    assert!(
+        code != Some(0) && stderr.contains("this job has 3 ranks"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_with_a_cure() {
+    let refused = |arguments: &[&str], says: &str| {
+        let (code, _, stderr) = ringwork(&[&["bench"], arguments].concat());
+        assert_ne!(code, Some(0), "{arguments:?}");
+        assert!(stderr.contains(says), "{arguments:?}: {stderr}");
+    };
+    refused(&["all_redcue"], "did you mean `all_reduce`?");
+    refused(&["all_reduce", "-b", "1M", "-e", "1K"], "below the smallest");
+    refused(&["all_reduce", "-b", "8X"], "use for example 8, 4K, 64M or 1G");
+    refused(&["all_reduce", "-b", "0"], "nothing would be measured");
+    refused(&["all_reduce", "-g", "65"], "65");
+    refused(&["all_reduce", "-f", "1"], "1");
+    refused(&["reduce", "-r", "2", "-g", "2"], "there are 2 ranks");
+    refused(&["all_reduce", "--plot", "x.png"], ".svg or .html");
+    refused(&["all_reduce", "--algo", "rign"], "did you mean `ring`?");
+}
+
+#[test]
+fn tuning_writes_a_table_of_ways() {
+    let path = std::env::temp_dir().join(format!("ringwork-{}.tune", std::process::id()));
+    let (code, stdout, stderr) = ringwork(&["tune", "-g", "2", "-e", "4K", "-o", path.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains("RINGWORK_TUNE="), "{stdout}");
+    let table = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        assert_eq!(line.split_whitespace().count(), 5, "{line}");
+        assert!(line.starts_with("all_reduce"), "{line}");
+    }
+    assert!(
+        table.lines().last().unwrap().contains('*'),
+        "the last row fits all: {table}"
+    );
+}

@@ -1,0 +1,14 @@
+//! Every rank runs this: `ringwork launch -n 4 -- target/debug/examples/spmd`.
+
+use ringwork::collectives::communicator::{Communicator, Error};
+use ringwork::isa::ReduceOp::Sum;
+
+fn main() -> Result<(), Error> {
+    let comm = Communicator::from_env()?;
+    let mut grad = comm.alloc::<f32>(1 << 10)?; // in the window: reduced in place, no copy
+    grad.fill(comm.rank() as f32 + 1.0);
+    comm.all_reduce(&mut grad, Sum)?;
+    let sum = grad.to_vec()[0];
+    println!("rank {} of {}: the sum is {sum}", comm.rank(), comm.size());
+    comm.barrier() // nobody leaves while another may still need it
+}
