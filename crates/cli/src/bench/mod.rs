@@ -30,6 +30,18 @@ use std::process::ExitCode;
 use std::time::Instant;
 use table::Table;
 
+/// Prints a line. Whoever reads may have seen enough (`| head`): then there is nothing left to do.
+macro_rules! say {
+    ($($text:tt)*) => {
+        if writeln!(std::io::stdout(), $($text)*).is_err() {
+            std::process::exit(EXIT_BROKEN_PIPE);
+        }
+    };
+}
+
+/// As if SIGPIPE had ended this process.
+const EXIT_BROKEN_PIPE: i32 = 141;
+
 pub(crate) fn run(arguments: &BenchArguments) -> ExitCode {
     if let Err(why) = arguments.check() {
         eprintln!("error: {why}");
@@ -217,13 +229,13 @@ impl<'a> Report<'a> {
         if arguments.for_people() {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
             let pinned = if cores == 1 { ", each bound to a core" } else { "" };
-            println!(
+            say!(
                 "# ringwork {} bench: {} ranks{pinned}",
                 env!("CARGO_PKG_VERSION"),
                 self.ranks
             );
             if let Some(ms) = arguments.launch_ms {
-                println!(
+                say!(
                     "# launch + init + finalize of {} ranks: {ms:.1} ms (median of 5)",
                     self.ranks
                 );
@@ -240,7 +252,7 @@ impl<'a> Report<'a> {
         ));
         if self.last != Some(collective) && self.speaks && self.arguments.for_people() {
             let head = self.table.head();
-            self.bar.suspend(|| println!("#\n# {collective}\n{head}"));
+            self.bar.suspend(|| say!("#\n# {collective}\n{head}"));
         }
         self.last = Some(collective);
     }
@@ -252,7 +264,7 @@ impl<'a> Report<'a> {
         }
         if self.arguments.for_people() {
             let line = self.table.line(question, dtype, &rows);
-            self.bar.suspend(|| println!("{line}"));
+            self.bar.suspend(|| say!("{line}"));
         }
         for row in rows.into_iter().flatten() {
             if let Some(csv) = &self.arguments.csv {
@@ -270,7 +282,7 @@ impl<'a> Report<'a> {
         }
         let wrong: i64 = self.rows.iter().filter_map(|row| row.wrong).sum();
         if self.arguments.for_people() {
-            println!("{}", self.table.foot(&self.rows));
+            say!("{}", self.table.foot(&self.rows));
         }
         if let Some(path) = &self.arguments.json {
             let rows: Vec<_> = self.rows.iter().map(Row::json).collect();
@@ -286,7 +298,7 @@ impl<'a> Report<'a> {
             let html = path.extension().is_some_and(|end| end == "html");
             write_new(path, &plot::draw(&self.rows, html))?;
             if self.arguments.for_people() {
-                println!("# drawn in {}", path.display());
+                say!("# drawn in {}", path.display());
             }
         }
         if wrong > 0 {
@@ -308,7 +320,7 @@ fn bar(arguments: &BenchArguments, speaks: bool, steps: usize) -> ProgressBar {
 /// Adds a line to a file, or prints it.
 fn append(path: &Path, line: &str) -> Result<(), String> {
     if path.as_os_str() == "-" {
-        println!("{line}");
+        say!("{line}");
         return Ok(());
     }
     let file = OpenOptions::new().create(true).append(true).open(path);
@@ -319,7 +331,7 @@ fn append(path: &Path, line: &str) -> Result<(), String> {
 /// Writes a file anew, or prints it.
 fn write_new(path: &Path, text: &str) -> Result<(), String> {
     if path.as_os_str() == "-" {
-        print!("{text}");
+        say!("{}", text.trim_end());
         return Ok(());
     }
     std::fs::write(path, text).map_err(|error| format!("writing {}: {error}", path.display()))

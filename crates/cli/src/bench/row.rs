@@ -116,6 +116,7 @@ impl Row {
     pub(crate) fn placement(&self) -> String {
         match self.hops.map(|hop| hop.map(|hop| hop.as_nanos())) {
             [Some(a @ 1..130), Some(b @ 1..130)] => format!("near {} ns", a.max(b)),
+            [Some(a @ 1000..), Some(b @ 1000..)] => format!("one core, {} ns", a.min(b)),
             [Some(a @ 190..), Some(b @ 190..)] => format!("far {} ns", a.min(b)),
             [Some(a), Some(b)] => format!("mixed {a}-{b} ns"),
             _ => String::new(),
