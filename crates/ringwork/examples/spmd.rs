@@ -1,4 +1,5 @@
 //! Every rank runs this: `ringwork launch -n 4 -- target/debug/examples/spmd`.
+#![allow(clippy::print_stdout, reason = "a program for people prints")]
 
 use ringwork::collectives::communicator::{Communicator, Error};
 use ringwork::isa::ReduceOp::Sum;
