@@ -103,7 +103,7 @@ pub fn a_reduction_is_folded_in_order_wide_and_rounded_once<M: Machine>() {
                 let inputs = [0, 1, 2].map(rough::<T>);
                 let fold = |i: usize| {
                     let [a, b, c] = [0, 1, 2].map(|rank: usize| inputs[rank].values()[i].widen());
-                    T::narrow(T::combine(op, T::combine(op, a, b), c))
+                    T::narrow(T::finish(op, T::combine(op, T::combine(op, a, b), c), 3))
                 };
                 assert_eq!(core.load(result).await?, Tile::new((0..5).map(fold).collect()), "{op} of {}", T::DTYPE);
             }

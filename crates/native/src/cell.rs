@@ -11,6 +11,8 @@
 //!   looks for sleepers. One of the two must see the other.
 //! - **CELL-3 (every wait ends).** Exits are looked at between saying and sleeping, and whoever raises
 //!   an exit rouses the cell afterwards, so they are noticed under the same rule as CELL-2.
+//! - **CELL-4 (notes).** The second word of a note is never older than the first. The first tells calls apart, so
+//!   whoever finds the one it looks for has all of it.
 
 use super::sync::{AtomicI32, AtomicU32, AtomicU64, Futex, Ordering, heavy_barrier, light_barrier};
 use std::time::{Duration, Instant};
@@ -113,18 +115,23 @@ impl Cell {
     }
 
     /// Writes a note for call `sequence`, to be published by the next change of the value. One writer.
+    ///
+    /// Who reads it earlier, while it is being written, finds a second word that is at least as new as the first
+    /// (CELL-4): the first is written last.
     #[inline]
     pub fn note(&self, sequence: u32, words: [u64; 2]) {
-        for (slot, word) in self.notes[sequence as usize & 1].iter().zip(words) {
-            slot.store(word, Ordering::Relaxed);
-        }
+        let [first, second] = &self.notes[sequence as usize & 1];
+        second.store(words[1], Ordering::Relaxed);
+        // SYNC: pairs with the load in `noted` (CELL-4).
+        first.store(words[0], Ordering::Release);
     }
 
     /// The note for call `sequence`, or for another of the same parity.
     #[inline]
     pub fn noted(&self, sequence: u32) -> [u64; 2] {
         let [first, second] = &self.notes[sequence as usize & 1];
-        [first.load(Ordering::Relaxed), second.load(Ordering::Relaxed)]
+        // SYNC: pairs with the store in `note` (CELL-4).
+        [first.load(Ordering::Acquire), second.load(Ordering::Relaxed)]
     }
 
     /// Makes every waiter look again, at the value and at its exits.

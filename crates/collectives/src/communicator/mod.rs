@@ -101,7 +101,10 @@ impl Communicator {
         };
         let (members, home) = attendant.meet(&rendezvous, rank, size, timeout, make)?;
         attendant.watch(&members)?;
-        Ok(Communicator::on(home, rank, members, attendant, rules, timeout))
+        let comm = Communicator::on(home, rank, members, attendant, rules, timeout);
+        // Nobody goes on, and perhaps ends, before everybody watches everybody.
+        comm.barrier()?;
+        Ok(comm)
     }
 
     fn on(

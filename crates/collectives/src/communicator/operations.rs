@@ -189,7 +189,7 @@ impl Station {
     pub(super) fn reduce<T: Element>(&self, data: Output<'_, T>, op: ReduceOp, root: u32) -> Result<()> {
         self.check_rank("reduce", root)?;
         self.check_output("reduce", &data)?;
-        let call = fingerprint::<T>(Operation::Reduce, data.len(), Way::Staged);
+        let call = fingerprint::<T>(Operation::Reduce, data.len(), None);
         let team = self.place.team::<T>()?;
         self.call(
             |sequence| call(sequence).reducing(op).rooted(root),
@@ -214,7 +214,7 @@ impl Station {
         if self.place.me.0 == root {
             self.same("gather", output.len(), self.times(input.len())?)?;
         }
-        let call = fingerprint::<T>(Operation::Gather, input.len(), Way::Staged);
+        let call = fingerprint::<T>(Operation::Gather, input.len(), None);
         self.staged(
             |sequence| call(sequence).rooted(root),
             input,
@@ -235,7 +235,7 @@ impl Station {
         if self.place.me.0 == root {
             self.same("scatter", input.len(), self.times(output.len())?)?;
         }
-        let call = fingerprint::<T>(Operation::Scatter, output.len(), Way::Staged);
+        let call = fingerprint::<T>(Operation::Scatter, output.len(), None);
         self.staged(
             |sequence| call(sequence).rooted(root),
             input,
@@ -254,7 +254,7 @@ impl Station {
                 format!("{len} elements cannot be dealt to {ranks} ranks equally; use all_to_all_v");
             return Err(Error::arguments("all_to_all", problem));
         }
-        let call = fingerprint::<T>(Operation::AllToAll, input.len(), Way::Staged);
+        let call = fingerprint::<T>(Operation::AllToAll, input.len(), None);
         self.staged(call, input, output, |core, team, x, y| {
             core.run(crate::all_to_all(core, team, x, y))
         })
@@ -270,7 +270,7 @@ impl Station {
         let total = counts
             .iter()
             .fold(0usize, |sum, count| sum.saturating_add(*count));
-        let call = fingerprint::<T>(Operation::AllToAllV, total, Way::Staged);
+        let call = fingerprint::<T>(Operation::AllToAllV, total, None);
         self.staged(call, input, output, |core, team, x, y| {
             core.run(crate::all_to_all_v(core, team, x, y, counts))
         })
@@ -364,9 +364,17 @@ impl Station {
     }
 }
 
-fn fingerprint<T: Element>(operation: Operation, count: usize, way: Way) -> impl Fn(u32) -> Fingerprint {
-    let way = way as u8;
-    move |sequence| Fingerprint::new(sequence, operation, T::DTYPE, count as u64).by(way)
+/// What all ranks must agree on; `way` if there is a choice.
+fn fingerprint<T: Element>(
+    operation: Operation,
+    count: usize,
+    way: impl Into<Option<Way>>,
+) -> impl Fn(u32) -> Fingerprint {
+    let way = way.into();
+    move |sequence| {
+        let call = Fingerprint::new(sequence, operation, T::DTYPE, count as u64);
+        way.map_or(call, |way| call.by(way as u8))
+    }
 }
 
 fn check_average(op: ReduceOp, way: Way) -> Result<()> {

@@ -6,8 +6,11 @@
 
 use super::error::{Error, Result};
 use super::station::Station;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
+
+/// The most calls that may be pending; beginning another waits.
+const MAX_PENDING: usize = 1024;
 
 /// A call to be made.
 type Job = Box<dyn FnOnce(&Station) + Send>;
@@ -24,7 +27,7 @@ enum Order {
 /// The communicator's end of it.
 #[derive(Debug)]
 pub(super) struct Worker {
-    orders: Option<Sender<Order>>,
+    orders: Option<SyncSender<Order>>,
     returned: Receiver<Box<Station>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -37,7 +40,7 @@ impl std::fmt::Debug for Order {
 
 impl Worker {
     pub(super) fn start() -> Result<Worker> {
-        let (orders, inbox) = channel();
+        let (orders, inbox) = sync_channel(MAX_PENDING);
         let (outbox, returned) = channel();
         let thread = std::thread::Builder::new()
             .name("ringwork-worker".into())

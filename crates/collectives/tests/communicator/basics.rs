@@ -35,6 +35,13 @@ fn splits_have_their_own_ranks_and_calls() {
 }
 
 #[test]
+fn ranks_that_join_and_end_disturb_nobody() {
+    for size in [2, 3, 6, 6, 6] {
+        all_well(&spmd(here!(), size, |_| {}));
+    }
+}
+
+#[test]
 fn joining_twice_makes_two_communicators() {
     all_well(&spmd(here!(), 3, |comm| {
         for _ in 0..5 {

@@ -103,6 +103,7 @@ fn random_programs_on_overlapping_communicators_give_the_right_bits() {
         for seed in 0..10 {
             program(&world, seed, 120);
         }
+        world.barrier().unwrap();
         done();
     }
     for size in [2, 3, 5, 8] {
@@ -125,6 +126,7 @@ fn ten_minutes_at_random_when_asked_for() {
             let mut over = [i32::from(begun.elapsed() > Duration::from_secs(600))];
             world.broadcast(&mut over, 0).unwrap();
             if over == [1] {
+                world.barrier().unwrap();
                 done();
             }
         }

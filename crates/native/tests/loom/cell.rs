@@ -1,4 +1,4 @@
-//! The signal cell: publication (CELL-1), no lost wake-up (CELL-2), exits noticed (CELL-3).
+//! The signal cell: publication (CELL-1), no lost wake-up (CELL-2), exits noticed (CELL-3), notes whole (CELL-4).
 
 use super::{PATIENCE, explore};
 use loom::cell::UnsafeCell;
@@ -42,6 +42,20 @@ impl Published {
 fn spawn(shared: &Arc<Published>, body: impl FnOnce(&Published) + 'static) -> thread::JoinHandle<()> {
     let shared = shared.clone();
     thread::spawn(move || body(&shared))
+}
+
+#[test]
+fn a_note_that_is_being_written_is_no_new_first_word_with_an_old_second() {
+    explore(5, || {
+        let shared = Arc::<Published>::default();
+        let writer = spawn(&shared, |shared| {
+            shared.cell.note(0, [15, 150]);
+            shared.cell.note(2, [17, 170]);
+        });
+        let [first, second] = shared.cell.noted(0);
+        assert!(second >= 10 * first, "call {first} with the count {second}");
+        writer.join().unwrap();
+    });
 }
 
 #[test]

@@ -246,7 +246,8 @@ impl Memory {
             };
             let place = &mut data[dst.range()][range.clone()];
             for (bytes, sum) in place.chunks_exact_mut(size).zip(&wide) {
-                bytes.copy_from_slice(bytemuck::bytes_of(&T::narrow(*sum)));
+                let finished = T::finish(op, *sum, sources.len());
+                bytes.copy_from_slice(bytemuck::bytes_of(&T::narrow(finished)));
             }
             done += BLOCK;
         }
