@@ -21,6 +21,8 @@ use std::time::Duration;
 
 const COUNT: usize = 7;
 const SCRATCH_BYTES: u64 = 256;
+/// Two packets in each half.
+const PACKET_AREA_BYTES: u64 = 256;
 
 /// A rank's handles: a team, an input and an output of `COUNT`.
 struct Place {
@@ -56,8 +58,18 @@ fn place(layout: &Layout, me: Rank) -> Place {
         ranks: layout.ranks,
     };
     let meet = Barrier::new(signals(0, 1));
+    let words: Shared<i32> = region(SCRATCH_BYTES + 128, 0);
+    let words = Span {
+        dtype: ringwork_isa::Dtype::I64,
+        len: PACKET_AREA_BYTES / 8,
+        ..words.span()
+    };
+    let packets = Region::from_span(words).unwrap();
     Place {
-        team: Team::new(region(0, SCRATCH_BYTES / 4), meet, signals(1, 2)).unwrap(),
+        team: Team::new(region(0, SCRATCH_BYTES / 4), meet, signals(1, 2))
+            .unwrap()
+            .with_packets(packets)
+            .unwrap(),
         x: region(SCRATCH_BYTES, COUNT as u64),
         y: region(SCRATCH_BYTES + 64, COUNT as u64),
     }
@@ -65,7 +77,7 @@ fn place(layout: &Layout, me: Rank) -> Place {
 
 /// Runs a kernel on every rank of a domain, a thread each.
 fn on_threads(ranks: u32, kernel: impl AsyncFn(&NativeCore, Place) -> Result<()> + Sync) {
-    let layout = Layout::windows(Segment(1), ranks, 3, SCRATCH_BYTES + 128).unwrap();
+    let layout = Layout::windows(Segment(1), ranks, 3, SCRATCH_BYTES + 128 + PACKET_AREA_BYTES).unwrap();
     let segment = Arc::new(Attached::on_heap(layout).unwrap());
     let one = |rank| {
         let patience = Patience {

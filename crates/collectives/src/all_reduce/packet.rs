@@ -27,6 +27,9 @@ pub async fn packet<C: Core, T: Element>(
     if team.ranks() == 1 {
         return core.copy(y, x).await;
     }
+    if x.is_empty() {
+        return Ok(());
+    }
     let Some(packets) = team.packets() else {
         return Err(Error::failed(
             "this team has no packets; declare them, or use another algorithm",
