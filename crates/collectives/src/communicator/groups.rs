@@ -5,6 +5,10 @@ use super::{Communicator, layout, platform};
 use ringwork_isa::{Rank, ReduceOp, Segment};
 use ringwork_native::segment::{Attached, Layout};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a process may take from closing its sockets to being dead.
+const LAST_BREATH: Duration = Duration::from_millis(200);
 
 impl Communicator {
     /// A segment of all ranks, which rank 0 makes. A collective call.
@@ -40,12 +44,28 @@ impl Communicator {
         let mut well = [i32::from(outcome.is_ok())];
         self.all_reduce(&mut well, ReduceOp::Min)?;
         drop(offer);
-        let segment = outcome?;
-        if well == [0] {
-            let problem = "another rank could not map the memory, so nobody has it";
-            return Err(Error::arguments("sharing memory", problem));
+        match (outcome, well) {
+            (Ok(segment), [1]) => Ok(segment),
+            (Ok(_), _) => {
+                let problem = "another rank could not map the memory, so nobody has it";
+                Err(self
+                    .died()
+                    .unwrap_or_else(|| Error::arguments("sharing memory", problem)))
+            }
+            // A leader that dies after its part leaves everybody well but those who still ask it.
+            (Err(error), _) => Err(self.died().unwrap_or(error)),
         }
-        Ok(segment)
+    }
+
+    /// The error of a call that failed because a rank is dead, if one is.
+    fn died(&self) -> Option<Error> {
+        let dead = self.attendant.death(&self.members, LAST_BREATH)?;
+        Some(Error::Died {
+            me: self.place.me,
+            rank: Rank(u32::try_from(dead).ok()?),
+            cause: format!("process {} ended", self.members[dead].pid),
+            call: "sharing memory".into(),
+        })
     }
 
     /// New communicators: one for each `color`, its ranks ordered by `key` and then by rank here. A collective
