@@ -5,10 +5,6 @@ use super::{Communicator, layout, platform};
 use ringwork_isa::{Rank, ReduceOp, Segment};
 use ringwork_native::segment::{Attached, Layout};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a process may take from closing its sockets to being dead.
-const LAST_BREATH: Duration = Duration::from_millis(200);
 
 impl Communicator {
     /// A segment of all ranks, which rank 0 makes. A collective call.
@@ -44,28 +40,16 @@ impl Communicator {
         let mut well = [i32::from(outcome.is_ok())];
         self.all_reduce(&mut well, ReduceOp::Min)?;
         drop(offer);
-        match (outcome, well) {
-            (Ok(segment), [1]) => Ok(segment),
-            (Ok(_), _) => {
-                let problem = "another rank could not map the memory, so nobody has it";
-                Err(self
-                    .died()
-                    .unwrap_or_else(|| Error::arguments("sharing memory", problem)))
-            }
-            // A leader that dies after its part leaves everybody well but those who still ask it.
-            (Err(error), _) => Err(self.died().unwrap_or(error)),
+        if well == [0] {
+            // If the leader died before it could hand it out, this is what says so: it may have said before that
+            // all was well with it.
+            self.barrier()?;
+            let problem = "another rank could not map the memory, so nobody has it";
+            return Err(outcome
+                .err()
+                .unwrap_or_else(|| Error::arguments("sharing memory", problem)));
         }
-    }
-
-    /// The error of a call that failed because a rank is dead, if one is.
-    fn died(&self) -> Option<Error> {
-        let dead = self.attendant.death(&self.members, LAST_BREATH)?;
-        Some(Error::Died {
-            me: self.place.me,
-            rank: Rank(u32::try_from(dead).ok()?),
-            cause: format!("process {} ended", self.members[dead].pid),
-            call: "sharing memory".into(),
-        })
+        outcome
     }
 
     /// New communicators: one for each `color`, its ranks ordered by `key` and then by rank here. A collective

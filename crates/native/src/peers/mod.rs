@@ -4,7 +4,7 @@
 //! descriptors of shared memory to processes of the same user, and watches the others' pidfds. It sleeps
 //! unless something happens.
 //!
-//! They first meet at a [rendezvous], an address all of them know, and can regroup when some have died.
+//! They first meet at a rendezvous, an address all of them know, and can regroup when some have died.
 //!
 //! # Invariants
 //! - **PEER-1 (same user).** Both ends of every connection check that the other runs under the same user id.
@@ -169,32 +169,6 @@ impl Attendant {
             segment: Arc::downgrade(segment),
             members,
         });
-    }
-
-    /// One of these processes that has ended, or ends within `limit`.
-    ///
-    /// A dying process closes its sockets a moment before its pidfd says so: whoever has seen the one should
-    /// wait for the other.
-    #[must_use]
-    pub fn death(&self, peers: &[Peer], limit: Duration) -> Option<usize> {
-        let deadline = Instant::now() + limit;
-        loop {
-            if let Some(dead) = self.dead(peers).first() {
-                return Some(*dead);
-            }
-            let left = deadline.checked_duration_since(Instant::now())?;
-            let watched: Vec<OwnedFd> = lock(&self.desk)
-                .watched
-                .iter()
-                .filter(|watched| peers.iter().any(|peer| peer.pid == watched.pid))
-                .filter_map(|watched| watched.pidfd.try_clone().ok())
-                .collect();
-            let mut fds: Vec<_> = watched
-                .iter()
-                .map(|pidfd| PollFd::new(pidfd, PollFlags::IN))
-                .collect();
-            poll_for(&mut fds, Some(left)).ok()?;
-        }
     }
 
     /// Which of these processes have ended.
