@@ -16,12 +16,16 @@ impl Communicator {
     /// Hands the segment that rank `leader` makes to those who name it. A collective call of all ranks: each takes
     /// part in the group that it is in. All succeed, or all fail.
     fn hand_out(&self, leader: u32, make: impl FnOnce() -> Result<Attached>) -> Result<Attached> {
-        let made = (leader == self.rank()).then(make).transpose();
-        // Dropped, and so withdrawn, on every way out of here.
-        let offer = match &made {
-            Ok(Some(segment)) => Some(self.attendant.offer(segment)?),
-            _ => None,
+        let mut made = (leader == self.rank()).then(make).transpose();
+        let offered = match &made {
+            Ok(Some(segment)) => self.attendant.offer(segment).map(Some),
+            _ => Ok(None),
         };
+        // Dropped, and so withdrawn, on every way out of here.
+        let offer = offered.unwrap_or_else(|error| {
+            made = Err(error.into());
+            None
+        });
         let nonce = match &made {
             Ok(Some(segment)) => segment.layout().nonce,
             _ => 0,
