@@ -157,11 +157,11 @@ mod tests {
         let two = chooser(&[], 2);
         let staged = |bytes| two.choose(Operation::AllReduce, bytes, false);
         assert_eq!(staged(4), Way::Packet);
-        assert_eq!(staged(2 << 10), Way::Packet);
+        assert_eq!(staged(512), Way::Packet);
         assert_eq!(staged(8 << 10), Way::OnePhase);
         assert_eq!(staged((8 << 10) + 1), Way::TwoPhase);
         let window = |bytes| two.choose(Operation::AllReduce, bytes, true);
-        assert_eq!(window(16 << 10), Way::WindowPull);
+        assert_eq!(window(16 << 10), Way::WindowPush);
         assert_eq!(window(1 << 20), Way::WindowPush);
         assert_eq!(
             chooser(&[], 16).choose(Operation::AllReduce, 2 << 10, false),
