@@ -199,12 +199,7 @@ impl Default for Table {
         };
         // In packets and in one phase everybody reads everything: with more ranks the reading is what costs.
         for (ranks, share) in [(2, 1), (4, 2), (8, 4), (16, 8), (64, 32)] {
-            row(
-                Operation::AllReduce,
-                Some(ranks),
-                Some(512 / share),
-                Way::Packet,
-            );
+            row(Operation::AllReduce, Some(ranks), Some(512 / share), Way::Packet);
         }
         // Measured on 2 cores, near and far: pushing beats pulling 1.5 to 6 times at every size from 2 KiB up.
         row(Operation::AllReduce, None, None, Way::WindowPush);
