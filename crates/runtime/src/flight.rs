@@ -300,7 +300,10 @@ impl State {
             Vec::new()
         };
         let dead_partner = self.dead_partner(flight, &cause);
-        self.flights.failed_groups.push(flight.group);
+        let first_of_group = !self.flights.failed_groups.contains(&flight.group);
+        if first_of_group {
+            self.flights.failed_groups.push(flight.group);
+        }
         self.flights.failed_at = Some(Instant::now());
         let failure = TaskFailure {
             worker: self.name.clone(),
@@ -314,6 +317,10 @@ impl State {
             failure,
             dead_partner,
         });
+        // Once: the second alarm would only rouse everybody again, and there are as many as members.
+        if !first_of_group {
+            return;
+        }
         for segment in &flight.segments {
             if self.segments.get(segment).is_some_and(|known| known.is_domain) {
                 self.machine.abort(*segment, &reason);
