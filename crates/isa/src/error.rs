@@ -212,6 +212,30 @@ pub enum Error {
 }
 
 impl Error {
+    /// What is made here is made rarely, and out of the way: whoever checks a bound pays for the check only.
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    pub(crate) fn out_of_bounds(start: u64, end: u64, len: u64) -> Error {
+        Error::OutOfBounds {
+            start,
+            end,
+            len,
+            site: Site::caller(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    pub(crate) fn no_such_rank(rank: Rank, ranks: u32) -> Error {
+        Error::NoSuchRank {
+            rank,
+            ranks,
+            site: Site::caller(),
+        }
+    }
+
     /// An error in the kernel's own words, with the line that made it.
     ///
     /// ```

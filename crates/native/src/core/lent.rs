@@ -36,6 +36,7 @@ impl Lent {
         clippy::option_option,
         reason = "not lent, refused and found are three answers"
     )]
+    #[inline(always)]
     pub(super) fn resolve(&self, span: &Span, writing: bool) -> Option<Option<*mut u8>> {
         let slot = match span.segment {
             LENT_IN if writing => return Some(None),
@@ -46,7 +47,7 @@ impl Lent {
         let found = || {
             let (base, bytes) = slot.get()?;
             let range = span.byte_range()?;
-            if range.end > bytes || !range.start.is_multiple_of(span.dtype.bytes() as u64) {
+            if range.end > bytes || range.start & (span.dtype.bytes() as u64 - 1) != 0 {
                 return None;
             }
             // SAFETY: inside the lent slice, which is alive while it is in the slot (LENT-1).

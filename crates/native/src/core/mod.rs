@@ -23,6 +23,10 @@ use std::time::{Duration, Instant};
 
 type At = &'static Location<'static>;
 
+/// Looks at a signal or a packet before anything else is done about it, the clock included: a peer that is in step
+/// comes within that, and every nanosecond of noticing is one of the message.
+const EAGER_LOOKS: u32 = 512;
+
 /// A core of this host. Holds the segments that its kernels may touch.
 #[derive(Debug)]
 pub struct NativeCore {
@@ -37,6 +41,8 @@ pub struct NativeCore {
     call: std::cell::Cell<Option<(Fingerprint, [u64; 2])>>,
     /// Where every rank says which call it is in.
     calls: Option<Signals>,
+    /// Room for packets that were taken, kept from call to call.
+    taken: std::cell::RefCell<Vec<u64>>,
 }
 
 /// How a core behaves while it waits.
@@ -62,6 +68,7 @@ impl NativeCore {
             lent: Lent::default(),
             call: std::cell::Cell::new(None),
             calls: None,
+            taken: std::cell::RefCell::default(),
         }
     }
 
@@ -102,6 +109,7 @@ impl NativeCore {
     ///
     /// # Errors
     /// The kernel's own; or that it awaited something that is not an instruction.
+    #[inline]
     pub fn run(&self, kernel: impl Future<Output = Result<()>>) -> Result<()> {
         let end = match std::pin::pin!(kernel).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => result,
@@ -115,6 +123,7 @@ impl NativeCore {
         end
     }
 
+    #[inline(always)]
     fn say(&self, doing: Doing, at: At) {
         if let Some(activity) = &self.activity {
             activity.say(doing, at);
@@ -127,11 +136,13 @@ impl NativeCore {
         segments.filter(|segment| segment.layout().ranks > 0)
     }
 
+    #[inline(always)]
     fn segment(&self, id: Segment) -> Option<&Attached> {
         let at = self.segments.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         Some(&self.segments[at].1)
     }
 
+    #[inline(always)]
     fn resolve(&self, span: &Span, writing: bool, at: At) -> Result<*mut u8> {
         let found = match self.lent.resolve(span, writing) {
             Some(lent) => lent,
@@ -139,30 +150,15 @@ impl NativeCore {
                 .segment(span.segment)
                 .and_then(|segment| segment.resolve(span)),
         };
-        found.ok_or_else(|| {
-            let bytes = span.byte_range().unwrap_or(0..0);
-            Error::NotMapped {
-                segment: span.segment,
-                start: bytes.start,
-                end: bytes.end,
-                site: at.into(),
-            }
-        })
+        found.ok_or_else(|| not_mapped(span.segment, span.byte_range(), at))
     }
 
+    #[inline(always)]
     fn signal(&self, signal: &Signal, at: At) -> Result<(&Attached, &Cell)> {
         let found = self.segment(signal.segment());
         found
             .and_then(|segment| Some((segment, segment.signal(signal)?)))
-            .ok_or_else(|| {
-                let start = signal.offset().unwrap_or(0);
-                Error::NotMapped {
-                    segment: signal.segment(),
-                    start,
-                    end: start,
-                    site: at.into(),
-                }
-            })
+            .ok_or_else(|| not_mapped(signal.segment(), signal.offset().map(|start| start..start), at))
     }
 
     fn copy_now(&self, dst: Span, src: Span, at: At) -> Result<()> {
@@ -238,6 +234,7 @@ impl NativeCore {
         Ok(())
     }
 
+    #[inline(always)]
     fn notify_now(&self, signal: Signal, how: Notify, at: At) -> Result<()> {
         self.say(Doing::Notify, at);
         let (_, cell) = self.signal(&signal, at)?;
@@ -251,10 +248,16 @@ impl NativeCore {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn wait_now(&self, signal: Signal, compare: Compare, operand: i32, at: At) -> Result<i32> {
         let (segment, cell) = self.signal(&signal, at)?;
         let mut value = cell.load();
+        for _ in 0..EAGER_LOOKS {
+            if compare.holds(value, operand) {
+                break;
+            }
+            value = cell.load();
+        }
         if !compare.holds(value, operand) {
             value = self.wait_long(&signal, (segment, cell), (compare, operand), at)?;
         }
@@ -367,6 +370,7 @@ impl NativeCore {
 
     /// Says which collective call the instructions until the next `enter` or `leave` belong to. Signals are
     /// marked with it, and waiting compares: ranks that disagree get [`Error::Mismatch`].
+    #[inline(always)]
     pub fn enter(&self, call: Fingerprint) {
         let words = call.words();
         self.call.set(Some((call, words)));
@@ -385,6 +389,7 @@ impl NativeCore {
     }
 
     /// Says that the call is over.
+    #[inline(always)]
     pub fn leave(&self) {
         self.call.set(None);
     }
@@ -400,6 +405,7 @@ impl NativeCore {
         (0..row.count).filter_map(behind).sum()
     }
 
+    #[inline(always)]
     fn my_call(&self) -> Option<&Cell> {
         let mine = self.calls?.at(0).ok()?;
         self.segment(mine.segment())?.signal(&mine)
@@ -424,30 +430,45 @@ enum Exit {
     Mismatch(Box<Error>),
 }
 
+#[cold]
+#[inline(never)]
+fn not_mapped(segment: Segment, bytes: Option<std::ops::Range<u64>>, at: At) -> Error {
+    let bytes = bytes.unwrap_or(0..0);
+    Error::NotMapped {
+        segment,
+        start: bytes.start,
+        end: bytes.end,
+        site: at.into(),
+    }
+}
+
 /// Elements of a span that was resolved, so they fit memory.
+#[inline]
 fn dst_len(span: &Span) -> usize {
     usize::try_from(span.len).unwrap_or(0)
 }
 
 /// Bytes of a span that was resolved, so they fit memory.
+#[inline]
 fn span_bytes(span: &Span) -> usize {
     dst_len(span).saturating_mul(span.dtype.bytes())
 }
 
+#[inline]
 fn check_length(what: &'static str, got: u64, wanted: u64, at: At) -> Result<()> {
     if got == wanted {
-        Ok(())
-    } else {
-        Err(Error::LengthMismatch {
-            what: what.into(),
-            got,
-            wanted,
-            site: at.into(),
-        })
+        return Ok(());
     }
+    Err(Error::LengthMismatch {
+        what: what.into(),
+        got,
+        wanted,
+        site: at.into(),
+    })
 }
 
 /// Whether the two are the same place.
+#[inline]
 fn check_overlap(to: *mut u8, from: *const u8, bytes: usize, index: usize, at: At) -> Result<bool> {
     let (a, b) = (to as usize, from as usize);
     if a == b || a + bytes <= b || b + bytes <= a {
