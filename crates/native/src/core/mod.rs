@@ -12,8 +12,8 @@ use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached};
 use lent::{Lent, Source};
 use ringwork_isa::{
-    Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, Fingerprint, MAX_RANKS, Notify, Rank,
-    ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
+    Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, ErrorKind, Fingerprint, MAX_RANKS, Notify,
+    Rank, ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
 };
 use std::future::Future;
 use std::panic::Location;
@@ -189,10 +189,11 @@ impl NativeCore {
         let count = sources.count();
         if count == 0 || count > MAX_RANKS as usize {
             let message = format!("a reduction takes 1 to {MAX_RANKS} sources, not {count}");
-            return Err(Error::Failed {
+            return Err(ErrorKind::Failed {
                 message,
                 site: at.into(),
-            });
+            }
+            .into());
         }
         let to = self.resolve(&dst, true, at)?;
         let mut from = [std::ptr::null(); MAX_RANKS as usize];
@@ -268,10 +269,11 @@ impl NativeCore {
                     .unwrap_or_else(|| {
                         // A note of another call in its place: the peer is out of step.
                         let message = format!("rank {} is not in {call}", signal.rank());
-                        Error::Failed {
+                        ErrorKind::Failed {
                             message,
                             site: at.into(),
                         }
+                        .into()
                     }))
             }
             _ => Ok(value),
@@ -311,18 +313,20 @@ impl NativeCore {
                     dead: Some(rank),
                     reason,
                 }),
-            ) => Error::PeerDied {
+            ) => ErrorKind::PeerDied {
                 rank,
                 cause: reason,
                 waited,
-            },
-            (Ended::Exit(Exit::Alarm), Some(Alarm { dead: None, reason })) => {
-                Error::Aborted { reason, waited }
             }
-            _ => Error::Deadline {
+            .into(),
+            (Ended::Exit(Exit::Alarm), Some(Alarm { dead: None, reason })) => {
+                ErrorKind::Aborted { reason, waited }.into()
+            }
+            _ => ErrorKind::Deadline {
                 after_ms: u64::try_from(self.wait_limit.as_millis()).unwrap_or(u64::MAX),
                 waited,
-            },
+            }
+            .into(),
         })
     }
 
@@ -355,12 +359,15 @@ impl NativeCore {
             return None;
         }
         let me = self.calls.map_or(Rank(0), |row| row.me);
-        Some(Error::Mismatch {
-            me,
-            mine: call.to_string(),
-            peer,
-            theirs: theirs.to_string(),
-        })
+        Some(
+            ErrorKind::Mismatch {
+                me,
+                mine: call.to_string(),
+                peer,
+                theirs: theirs.to_string(),
+            }
+            .into(),
+        )
     }
 
     /// Where ranks say which collective call they are in: a cell of each that nothing else touches.
@@ -434,12 +441,13 @@ enum Exit {
 #[inline(never)]
 fn not_mapped(segment: Segment, bytes: Option<std::ops::Range<u64>>, at: At) -> Error {
     let bytes = bytes.unwrap_or(0..0);
-    Error::NotMapped {
+    ErrorKind::NotMapped {
         segment,
         start: bytes.start,
         end: bytes.end,
         site: at.into(),
     }
+    .into()
 }
 
 /// Elements of a span that was resolved, so they fit memory.
@@ -459,12 +467,13 @@ fn check_length(what: &'static str, got: u64, wanted: u64, at: At) -> Result<()>
     if got == wanted {
         return Ok(());
     }
-    Err(Error::LengthMismatch {
+    Err(ErrorKind::LengthMismatch {
         what: what.into(),
         got,
         wanted,
         site: at.into(),
-    })
+    }
+    .into())
 }
 
 /// Whether the two are the same place.
@@ -474,10 +483,11 @@ fn check_overlap(to: *mut u8, from: *const u8, bytes: usize, index: usize, at: A
     if a == b || a + bytes <= b || b + bytes <= a {
         return Ok(a == b);
     }
-    Err(Error::Overlap {
+    Err(ErrorKind::Overlap {
         source_index: u32::try_from(index).unwrap_or(u32::MAX),
         site: at.into(),
-    })
+    }
+    .into())
 }
 
 impl Core for NativeCore {

@@ -17,8 +17,8 @@ use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
 use ringwork_isa::{
-    Compare, Element, Error, MAX_RANKS, PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, Rank, ReduceOp, Result,
-    Segment, Shared, Signal, Span, packets_for,
+    Compare, Element, Error, ErrorKind, MAX_RANKS, PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, Rank, ReduceOp,
+    Result, Segment, Shared, Signal, Span, packets_for,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -373,8 +373,9 @@ fn stray(raised: &Signal, at: At) -> Error {
         "rank {} raised its signal without the packets of this call",
         raised.rank()
     );
-    Error::Failed {
+    ErrorKind::Failed {
         message,
         site: at.into(),
     }
+    .into()
 }
