@@ -126,7 +126,7 @@ impl<T: Element> Outgoing<T> {
             to,
             sent,
             taken: post.taken.at(post.slots.me().0)?.on(to)?,
-            count: core.peek(sent).await?,
+            count: core.recall(sent).await?,
         })
     }
 
@@ -166,7 +166,7 @@ impl<T: Element> Incoming<T> {
             from,
             sent: post.sent.at(post.slots.me().0)?.on(from)?,
             taken,
-            count: core.peek(taken).await?,
+            count: core.recall(taken).await?,
         })
     }
 

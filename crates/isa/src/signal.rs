@@ -157,6 +157,13 @@ impl Signal {
         self.rank
     }
 
+    /// Ranks in the domain.
+    #[inline]
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.row.ranks
+    }
+
     /// Who holds the handle.
     #[must_use]
     #[inline]

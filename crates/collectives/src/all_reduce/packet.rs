@@ -40,7 +40,7 @@ pub async fn packet<C: Core, T: Element>(
     let raised = team.meet().signals().at(0)?;
     for chunk in chunks(x.len(), each) {
         // The barrier's own steps, one by one: at this size a call more is felt.
-        let epoch = core.peek(raised).await?.wrapping_add(1);
+        let epoch = core.recall(raised).await?.wrapping_add(1);
         let slot = packets.half(epoch);
         let x = x.slice(chunk.clone())?;
         core.put_packets(slot, x, epoch).await?;

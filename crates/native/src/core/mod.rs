@@ -154,10 +154,16 @@ impl NativeCore {
     }
 
     #[inline(always)]
-    fn signal(&self, signal: &Signal, at: At) -> Result<(&Attached, &Cell)> {
+    fn signal(&self, signal: &Signal, at: At) -> Result<Awaited<'_>> {
         let found = self.segment(signal.segment());
         found
-            .and_then(|segment| Some((segment, segment.signal(signal)?)))
+            .and_then(|segment| {
+                Some(Awaited {
+                    segment,
+                    cell: segment.signal(signal)?,
+                    name: Name::of(signal),
+                })
+            })
             .ok_or_else(|| not_mapped(signal.segment(), signal.offset().map(|start| start..start), at))
     }
 
@@ -236,9 +242,8 @@ impl NativeCore {
     }
 
     #[inline(always)]
-    fn notify_now(&self, signal: Signal, how: Notify, at: At) -> Result<()> {
+    fn notify_now(&self, cell: &Cell, how: Notify, at: At) {
         self.say(Doing::Notify, at);
-        let (_, cell) = self.signal(&signal, at)?;
         if let Some((call, words)) = self.call.get() {
             cell.note(call.sequence(), words);
         }
@@ -246,60 +251,58 @@ impl NativeCore {
             Notify::Set(value) => cell.set(value),
             Notify::Add(amount) => cell.add(amount),
         }
-        Ok(())
     }
 
     #[inline(always)]
-    fn wait_now(&self, signal: Signal, compare: Compare, operand: i32, at: At) -> Result<i32> {
-        let (segment, cell) = self.signal(&signal, at)?;
-        let mut value = cell.load();
+    fn wait_now(&self, cell: Awaited<'_>, compare: Compare, operand: i32, at: At) -> Result<i32> {
+        let mut value = cell.cell.load();
         for _ in 0..EAGER_LOOKS {
             if compare.holds(value, operand) {
                 break;
             }
-            value = cell.load();
+            value = cell.cell.load();
         }
         if !compare.holds(value, operand) {
-            value = self.wait_long(&signal, (segment, cell), (compare, operand), at)?;
+            value = self.wait_long(cell, (compare, operand), at)?;
         }
         match self.call.get() {
-            Some((call, words)) if cell.noted(call.sequence()) != words => {
-                Err(self
-                    .mismatch_with(signal.rank(), cell.noted(call.sequence()))
-                    .unwrap_or_else(|| {
-                        // A note of another call in its place: the peer is out of step.
-                        let message = format!("rank {} is not in {call}", signal.rank());
-                        ErrorKind::Failed {
-                            message,
-                            site: at.into(),
-                        }
-                        .into()
-                    }))
+            Some((call, words)) if cell.cell.noted(call.sequence()) != words => {
+                Err(self.out_of_step(cell, call, at))
             }
             _ => Ok(value),
         }
     }
 
     #[cold]
-    fn wait_long(
-        &self,
-        signal: &Signal,
-        (segment, cell): (&Attached, &Cell),
-        (compare, operand): (Compare, i32),
-        at: At,
-    ) -> Result<i32> {
+    #[inline(never)]
+    fn out_of_step(&self, cell: Awaited<'_>, call: Fingerprint, at: At) -> Error {
+        let noted = cell.cell.noted(call.sequence());
+        self.mismatch_with(cell.name.on(), noted).unwrap_or_else(|| {
+            // A note of another call in its place: the peer is out of step.
+            let message = format!("rank {} is not in {call}", cell.name.on());
+            ErrorKind::Failed {
+                message,
+                site: at.into(),
+            }
+            .into()
+        })
+    }
+
+    #[cold]
+    fn wait_long(&self, awaited: Awaited<'_>, (compare, operand): (Compare, i32), at: At) -> Result<i32> {
+        let Awaited { segment, cell, .. } = awaited;
         self.say(Doing::Wait, at);
         let deadline = Instant::now().checked_add(self.wait_limit);
         let satisfied = |value| compare.holds(value, operand);
-        let exit = |looking| self.exit(segment, signal, looking);
+        let exit = |looking| self.exit(segment, awaited.name.on(), looking);
         let ended = match cell.wait(self.patience, deadline, satisfied, exit) {
             Ok(value) => return Ok(value),
             Err(ended) => ended,
         };
         let waited = Waited {
-            me: signal.holder(),
-            on: signal.rank(),
-            signal: signal.index(),
+            me: awaited.name.me(),
+            on: awaited.name.on(),
+            signal: awaited.name.index(),
             value: cell.load(),
             compare,
             needed: operand,
@@ -331,15 +334,13 @@ impl NativeCore {
     }
 
     /// Why to give up waiting for a signal, if there is a reason.
-    fn exit(&self, segment: &Attached, signal: &Signal, looking: Looking) -> Option<Exit> {
+    fn exit(&self, segment: &Attached, on: Rank, looking: Looking) -> Option<Exit> {
         if segment.alarmed() {
             return Some(Exit::Alarm);
         }
         match looking {
             Looking::Awake => None,
-            Looking::BeforeSleep => self
-                .mismatch(signal.rank())
-                .map(|error| Exit::Mismatch(Box::new(error))),
+            Looking::BeforeSleep => self.mismatch(on).map(|error| Exit::Mismatch(Box::new(error))),
         }
     }
 
@@ -425,6 +426,39 @@ impl NativeCore {
         let cell = self.segment(signal.segment())?.signal(&signal)?;
         let sequence = cell.load().cast_unsigned();
         Fingerprint::from_words(cell.noted(sequence))
+    }
+}
+
+/// A signal, found: its cell, and what to call it when it does not come.
+#[derive(Clone, Copy, Debug)]
+struct Awaited<'a> {
+    segment: &'a Attached,
+    cell: &'a Cell,
+    name: Name,
+}
+
+/// Who waits, on whom, and for which of its signals, in one word: see `notify` for why that matters.
+#[derive(Clone, Copy, Debug)]
+struct Name(u64);
+
+impl Name {
+    #[inline(always)]
+    fn of(signal: &Signal) -> Name {
+        // Ranks are below MAX_RANKS where there is a cell.
+        let (me, on) = (u64::from(signal.holder().0), u64::from(signal.rank().0));
+        Name(u64::from(signal.index()) << 32 | (on & 0xffff) << 16 | me & 0xffff)
+    }
+
+    fn me(self) -> Rank {
+        Rank((self.0 & 0xffff) as u32)
+    }
+
+    fn on(self) -> Rank {
+        Rank((self.0 >> 16 & 0xffff) as u32)
+    }
+
+    fn index(self) -> u32 {
+        (self.0 >> 32) as u32
     }
 }
 
@@ -547,6 +581,7 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
+    #[inline(always)]
     fn put_packets<T: Element>(
         &self,
         packets: Shared<i64>,
@@ -554,7 +589,8 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = Location::caller();
-        async move { self.put_packets_now(&packets, src.span(), epoch, at) }
+        let packing = self.packing(&packets, &src.span(), epoch, at);
+        async move { self.put_packets_now(packing.as_ref().map_err(Clone::clone)?, at) }
     }
 
     #[track_caller]
@@ -570,6 +606,7 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
+    #[inline(always)]
     fn reduce_packets<T: Element>(
         &self,
         dst: Region<T, impl CanWrite>,
@@ -580,25 +617,45 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = Location::caller();
-        async move { self.reduce_packets_now::<T>((dst.span(), mine.span()), &packets, &raised, (op, epoch), at) }
+        let folding = self.folding::<T>((&dst.span(), &mine.span()), &packets, &raised, epoch, at);
+        async move { self.fold::<T>(folding.as_ref().map_err(Clone::clone)?, op, &raised, at) }
     }
 
+    // Signals are looked up when the instruction is issued: a handle that is copied into a future is written and
+    // read back in other pieces, which the processor does only after all stores before, and that is the time of
+    // a whole message when one of them is to a line that another core has.
+
     #[track_caller]
+    #[inline(always)]
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
         let at = Location::caller();
-        async move { self.notify_now(signal, how, at) }
+        let found = self.signal(&signal, at).map(|found| found.cell);
+        async move {
+            self.notify_now(found?, how, at);
+            Ok(())
+        }
     }
 
     #[track_caller]
+    #[inline(always)]
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
         let at = Location::caller();
-        async move { self.wait_now(signal, compare, operand, at) }
+        let found = self.signal(&signal, at);
+        async move { self.wait_now(found?, compare, operand, at) }
     }
 
     #[track_caller]
+    #[inline(always)]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        let at = Location::caller();
-        async move { Ok(self.signal(&signal, at)?.1.load()) }
+        let found = self.signal(&signal, Location::caller()).map(|found| found.cell);
+        async move { Ok(found?.load()) }
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn recall(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
+        let found = self.signal(&signal, Location::caller()).map(|found| found.cell);
+        async move { Ok(found?.written()) }
     }
 }
 

@@ -11,7 +11,7 @@
 //! - **PACK-3 (when).** The low half is the epoch, moved by the number of times that the domain was reset: epochs
 //!   begin again then, and packets of old ones are still there.
 
-use super::lent::Source;
+use super::lent::{Held, Source, must_be_copied};
 use super::{At, EAGER_LOOKS, NativeCore, span_bytes};
 use crate::arith;
 use crate::cell::Looking;
@@ -121,20 +121,37 @@ impl Lines {
     }
 }
 
-/// The packets of every rank for one piece of data: as many on each, at the same distance.
+/// What it takes to put packets. See `Core::notify` of this core for why it is found early and kept in words.
 #[derive(Clone, Copy)]
-struct Rows {
-    /// Rank 0's.
+pub(super) struct Packing {
+    from: Held,
+    bytes: usize,
+    lines: Lines,
+    flag: Flag,
+}
+
+/// What it takes to reduce everybody's packets.
+#[derive(Clone, Copy)]
+pub(super) struct Folding {
+    to: Held,
+    from: Held,
+    bytes: usize,
+    /// Whether `from` must be copied before it is reduced.
+    copied: bool,
+    /// Rank 0's lines; every rank has as many, `stride` bytes from one to the next.
     first: Lines,
     stride: usize,
     ranks: u32,
+    me: Rank,
+    flag: Flag,
+    epoch: i32,
 }
 
-impl Rows {
+impl Folding {
     #[inline]
-    fn of(&self, rank: Rank) -> Lines {
+    fn lines(&self, rank: Rank) -> Lines {
         debug_assert!(rank.0 < self.ranks);
-        // SAFETY: the first and the last rank's lines were resolved in one mapping when this was made.
+        // SAFETY: the first and the last rank's lines were resolved, in one mapping, when this was made.
         let first = unsafe { self.first.first.add(rank.0 as usize * self.stride) };
         Lines { first, ..self.first }
     }
@@ -186,11 +203,27 @@ impl NativeCore {
         })
     }
 
+    /// What `put` needs, found when the instruction is issued.
     #[inline(always)]
-    pub(super) fn put_packets_now(&self, packets: &Shared<i64>, src: Span, epoch: i32, at: At) -> Result<()> {
-        let (from, bytes) = (self.resolve(&src, false, at)?, span_bytes(&src));
-        let lines = self.lines(packets, bytes, true, at)?;
-        let flag = self.flag(packets.span().segment, epoch);
+    pub(super) fn packing(&self, packets: &Shared<i64>, src: &Span, epoch: i32, at: At) -> Result<Packing> {
+        let bytes = span_bytes(src);
+        Ok(Packing {
+            from: self.hold(src, false, at)?,
+            bytes,
+            lines: self.lines(packets, bytes, true, at)?,
+            flag: self.flag(packets.span().segment, epoch),
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn put_packets_now(&self, packing: &Packing, at: At) -> Result<()> {
+        let Packing {
+            from,
+            bytes,
+            lines,
+            flag,
+        } = *packing;
+        let from = self.held(from, at)?;
         // SAFETY: the source was resolved to `bytes` bytes, which are as many as `lines` hold.
         unsafe { put(lines, from, bytes, flag) };
         Ok(())
@@ -211,80 +244,100 @@ impl NativeCore {
         unsafe { self.take(to, span_bytes(&dst), lines, flag, raised, epoch, at) }
     }
 
+    /// What `fold` needs, found when the instruction is issued.
     #[inline(always)]
-    pub(super) fn reduce_packets_now<T: Element>(
+    pub(super) fn folding<T: Element>(
         &self,
-        (dst, mine): (Span, Span),
+        (dst, mine): (&Span, &Span),
         packets: &Shared<i64>,
         raised: &Signal,
-        (op, epoch): (ReduceOp, i32),
+        epoch: i32,
         at: At,
-    ) -> Result<()> {
+    ) -> Result<Folding> {
         super::check_length("my part", mine.len, dst.len, at)?;
-        let (to, from) = (self.resolve(&dst, true, at)?, self.resolve(&mine, false, at)?);
-        let (bytes, me, ranks) = (span_bytes(&dst), packets.me(), packets.ranks());
-        super::check_overlap(to, from, bytes, me.0 as usize, at)?;
-        if ranks == 0 || ranks > MAX_RANKS {
+        let (bytes, me, ranks) = (span_bytes(dst), packets.me(), packets.ranks());
+        if ranks == 0 || ranks > MAX_RANKS || (raised.rank(), raised.ranks()) != (me, ranks) {
             return Err(Error::failed(format!(
-                "packets of {ranks} ranks; there are at most {MAX_RANKS}"
+                "packets of rank {me} of {ranks} and a signal of rank {} of {}; they must be of one domain of at most \
+                 {MAX_RANKS}, and mine",
+                raised.rank(),
+                raised.ranks(),
             )));
         }
-        // The same lines in the first and in the last window lie in those between them, at the same distance.
+        // The same lines in the first and in the last window lie in those between them, at the same distance; and so
+        // do signals.
         let first = self.lines(&packets.on(Rank(0))?, bytes, false, at)?;
         self.lines(&packets.on(Rank(ranks - 1))?, bytes, false, at)?;
-        let flag = self.flag(packets.span().segment, epoch);
-        let rows = Rows {
+        Ok(Folding {
+            to: self.hold(dst, true, at)?,
+            from: self.hold(mine, false, at)?,
+            bytes,
+            copied: must_be_copied(mine),
             first,
             stride: usize::try_from(packets.span().stride).unwrap_or(0),
             ranks,
-        };
-        // SAFETY: it was just resolved to `bytes` bytes.
-        let (from, _kept) = unsafe { Source::of(&mine, from, bytes) };
-        // SAFETY: `to` and `from` were resolved to `bytes` bytes of T, and are the same or do not overlap; `rows`
-        // is what was resolved for as many.
-        unsafe { self.fold::<T>(op, (to, from, bytes), rows, (me, flag), (raised, epoch), at) }
+            me,
+            flag: self.flag(packets.span().segment, epoch),
+            epoch,
+        })
     }
 
     /// Reduces everybody's packets, and my part in its place among them.
-    ///
-    /// # Safety
-    /// `to` is valid for writing and `from` for reading `bytes` bytes of aligned `T`; they are the same or do not
-    /// overlap. `rows` are resolved lines for so many bytes on every rank.
-    unsafe fn fold<T: Element>(
+    pub(super) fn fold<T: Element>(
         &self,
+        folding: &Folding,
         op: ReduceOp,
-        (to, from, bytes): (*mut u8, *const u8, usize),
-        rows: Rows,
-        (me, flag): (Rank, Flag),
-        (raised, epoch): (&Signal, i32),
+        raised: &Signal,
         at: At,
     ) -> Result<()> {
+        let Folding {
+            bytes,
+            me,
+            flag,
+            epoch,
+            ranks,
+            ..
+        } = *folding;
+        let (to, from) = (self.held(folding.to, at)?, self.held(folding.from, at)?);
+        super::check_overlap(to, from, bytes, me.0 as usize, at)?;
+        // SAFETY: it was resolved to `bytes` bytes.
+        let (from, _kept) = unsafe { Source::copied_if(folding.copied, from, bytes) };
         let mut sources = [std::ptr::null(); MAX_RANKS as usize];
         let (count, each) = (bytes / size_of::<T>(), words(bytes));
         // Of a single line nothing is kept: it is reduced where it lies, and stays until the epoch after next.
-        let single = rows.first.count <= 1;
+        let single = folding.first.count <= 1;
         let mut taken = self.taken.borrow_mut();
-        if !single && taken.len() < each * rows.ranks as usize {
-            taken.resize(each * rows.ranks as usize, 0);
+        if !single && taken.len() < each * ranks as usize {
+            taken.resize(each * ranks as usize, 0);
         }
-        for rank in (0..rows.ranks).map(Rank) {
+        for rank in (0..ranks).map(Rank) {
             let index = rank.0 as usize;
             sources[index] = if rank == me {
                 from
             } else if single {
-                let line = rows.of(rank).at(0);
+                let line = folding.lines(rank).at(0);
                 self.await_line(line, flag, (raised, rank), epoch, at)?;
                 line.0.cast_const()
             } else {
                 let room = taken[index * each..][..each].as_mut_ptr().cast::<u8>();
                 // SAFETY: `room` is private and holds `bytes` bytes.
-                unsafe { self.take(room, bytes, rows.of(rank), flag, &raised.on(rank)?, epoch, at) }?;
+                unsafe {
+                    self.take(
+                        room,
+                        bytes,
+                        folding.lines(rank),
+                        flag,
+                        &raised.on(rank)?,
+                        epoch,
+                        at,
+                    )
+                }?;
                 room.cast_const()
             };
         }
         // SAFETY: the sources are private, or a line of packets, or my part, which is `to` or does not overlap
-        // it; all were resolved or made for `count` elements.
-        unsafe { arith::reduce(T::DTYPE, op, to, &sources[..rows.ranks as usize], count) };
+        // it; all were resolved or made for `count` elements of T.
+        unsafe { arith::reduce(T::DTYPE, op, to, &sources[..ranks as usize], count) };
         Ok(())
     }
 
@@ -340,7 +393,7 @@ impl NativeCore {
 
     #[cold]
     fn await_line_long(&self, line: Line, flag: Flag, raised: &Signal, epoch: i32, at: At) -> Result<()> {
-        let (segment, _) = self.signal(raised, at)?;
+        let awaited = self.signal(raised, at)?;
         let start = Instant::now();
         loop {
             for _ in 0..LOOKS {
@@ -354,12 +407,16 @@ impl NativeCore {
                 }
                 std::hint::spin_loop();
             }
-            if start.elapsed() >= self.patience.spin || self.exit(segment, raised, Looking::Awake).is_some() {
+            if start.elapsed() >= self.patience.spin
+                || self
+                    .exit(awaited.segment, awaited.name.on(), Looking::Awake)
+                    .is_some()
+            {
                 break;
             }
         }
         // Its signal follows its packets: what sleeps on the one finds the other.
-        self.wait_now(*raised, Compare::Ge, epoch, at)?;
+        self.wait_now(awaited, Compare::Ge, epoch, at)?;
         match line.trailer().load(Ordering::Acquire) {
             seen if seen == flag.0 => Ok(()),
             _ => Err(self.mismatch(raised.rank()).unwrap_or_else(|| stray(raised, at))),
