@@ -282,7 +282,7 @@ impl NativeCore {
 
     /// What `fold` needs, found when the instruction is issued.
     #[inline(always)]
-    pub(super) fn folding<T: Element>(
+    pub(super) fn folding(
         &self,
         (dst, mine): (&Span, &Span),
         packets: &Shared<i64>,
