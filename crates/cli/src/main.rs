@@ -10,6 +10,7 @@ mod examples;
 mod interrupt;
 mod job;
 mod launch;
+mod machine;
 mod nearest;
 mod report;
 mod run;

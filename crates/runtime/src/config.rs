@@ -3,6 +3,7 @@
 use crate::domain::{DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result};
 use crate::node::Node;
+use crate::platform::Platform;
 use ringwork_isa::{Device, Level, MAX_RANKS, Segment};
 use ringwork_native::cell::Patience;
 use ringwork_native::{Program, Waiting};
@@ -24,6 +25,7 @@ pub struct NodeBuilder {
     pub(crate) bring_up: Duration,
     pub(crate) wait_limit: Duration,
     pub(crate) program: Program,
+    pub(crate) platform: Platform,
     pub(crate) on_step: OnStep,
 }
 
@@ -51,6 +53,7 @@ impl Default for NodeBuilder {
             bring_up: Duration::from_secs(120),
             wait_limit: Duration::from_secs(60),
             program: Program::default(),
+            platform: Platform::default(),
             on_step: Box::new(|_, _, _| {}),
         }
     }
@@ -100,6 +103,13 @@ impl NodeBuilder {
         self
     }
 
+    /// What the chips are; processes on this host unless said otherwise.
+    #[must_use]
+    pub fn platform(mut self, platform: Platform) -> NodeBuilder {
+        self.platform = platform;
+        self
+    }
+
     /// The program that chips run, for hosts that are not an executable of their own (an interpreter).
     #[must_use]
     pub fn program(mut self, program: Program) -> NodeBuilder {
@@ -143,6 +153,13 @@ impl NodeBuilder {
         for (i, device) in self.devices.iter().enumerate() {
             if self.devices[..i].contains(device) {
                 let why = format!("device {device} is there twice in {}", list(&self.devices));
+                return Err(Error::config("devices", why));
+            }
+        }
+        if let Platform::Sim(simulation) = &self.platform {
+            let (ranks, name) = (simulation.topology.ranks(), &simulation.topology.name);
+            if let Some(device) = self.devices.iter().find(|device| device.0 >= ranks) {
+                let why = format!("there is no device {device} on `{name}`, which has {ranks}, from 0");
                 return Err(Error::config("devices", why));
             }
         }

@@ -196,6 +196,9 @@ impl State {
         if let Some((compare, operand)) = wanted
             && !compare.holds(value, operand)
         {
+            if !self.alarms.is_empty() && self.tell(core) {
+                return;
+            }
             self.signals.cells[slot as usize].waiters.push(Waiter {
                 core,
                 compare,

@@ -9,8 +9,8 @@ use crate::queue::EventQueue;
 use crate::time::{Ps, Rate};
 use crate::topology::Topology;
 use ringwork_isa::stepped::{Answer, Instruction};
-use ringwork_isa::{Compare, Notify, Result, Signal, Waited};
-use std::collections::VecDeque;
+use ringwork_isa::{Compare, Notify, Result, Signal};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::Location;
 
 /// What can happen.
@@ -198,6 +198,8 @@ pub(crate) struct State {
     pub(crate) first_port: u32,
     pub(crate) ports: Vec<bool>,
     pub(crate) fingerprint: u64,
+    /// Segments that were given up, and why.
+    pub(crate) alarms: BTreeMap<u32, String>,
     /// The first kernel that failed since the last run ended.
     pub(crate) failure: Option<(u32, String, ringwork_isa::Error)>,
 }
@@ -257,6 +259,7 @@ impl State {
             operands: Vec::new(),
             ports,
             fingerprint: 0xcbf2_9ce4_8422_2325,
+            alarms: BTreeMap::new(),
             failure: None,
             topology: topology.clone(),
         }
@@ -397,25 +400,9 @@ impl State {
 
     /// What a core that never ends is stuck on.
     pub(crate) fn stuck(&self, core: &Core) -> Stuck {
-        let on = match (&core.waiting, core.at) {
-            (
-                Some(Waiting {
-                    signal,
-                    slot,
-                    wanted: Some((compare, needed)),
-                    ..
-                }),
-                Some(at),
-            ) => StuckOn::Signal(Waited {
-                me: signal.holder(),
-                on: signal.rank(),
-                signal: signal.index(),
-                value: self.signals.cells[*slot as usize].value,
-                compare: *compare,
-                needed: *needed,
-                site: at.into(),
-            }),
-            (_, at) => StuckOn::Unknown(at.map(Into::into)),
+        let on = match self.waited(core) {
+            Some(waited) => StuckOn::Signal(waited),
+            None => StuckOn::Unknown(core.at.map(Into::into)),
         };
         Stuck {
             rank: core.rank,
