@@ -571,3 +571,32 @@ proptest! {
         prop_assert_eq!((a.fingerprint(), a.events(), a.now_ps()), (b.fingerprint(), b.events(), b.now_ps()));
     }
 }
+
+/// A notification follows its core's transfers, but the core itself sees it at once: program order.
+#[test]
+fn a_kernel_sees_its_own_notifications_whatever_they_still_wait_for() {
+    for preset in ["ring-2", "sip6-torus"] {
+        let machine = run_on::<u8, _, _>(
+            &Topology::preset(preset).unwrap(),
+            Options::default(),
+            1 << 16,
+            0,
+            false,
+            |core, d| async move {
+                if d.me > 0 {
+                    return Ok(());
+                }
+                for round in 1..=5 {
+                    // Under way long after the next two instructions.
+                    core.copy(d.buffer.on(d.rank(1))?, d.buffer).await?;
+                    core.notify(d.signal(0), Notify::Add(1)).await?;
+                    assert_eq!(core.peek(d.signal(0)).await?, round);
+                    core.notify(d.signal(0), Notify::Set(round)).await?;
+                    assert_eq!(core.wait(d.signal(0), Compare::Ge, round).await?, round);
+                }
+                Ok(())
+            },
+        );
+        assert!(machine.now_ps() > 0);
+    }
+}

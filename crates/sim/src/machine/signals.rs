@@ -27,6 +27,14 @@ impl Hasher for Mix {
     }
 }
 
+/// A signal's value after a notification.
+pub(crate) fn changed(value: i32, how: Notify) -> i32 {
+    match how {
+        Notify::Set(new) => new,
+        Notify::Add(amount) => value.wrapping_add(amount),
+    }
+}
+
 /// A core that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
@@ -98,10 +106,7 @@ impl Signals {
     #[inline]
     pub(crate) fn change(&mut self, slot: u32, how: Notify, cause: (u32, u64)) -> &mut Cell {
         let cell = &mut self.cells[slot as usize];
-        cell.value = match how {
-            Notify::Set(value) => value,
-            Notify::Add(amount) => cell.value.wrapping_add(amount),
-        };
+        cell.value = changed(cell.value, how);
         cell.cause = cause;
         cell
     }

@@ -145,6 +145,8 @@ pub(crate) struct Core {
     pub(crate) posted: Vec<Posted>,
     /// Notifications that have arrived before what they must follow.
     pub(crate) parked: Vec<Notice>,
+    /// Its own notifications that others cannot see yet, oldest first: it sees them itself.
+    pub(crate) unseen: VecDeque<(u32, Notify)>,
     /// An instruction that waits for memory or a DMA queue.
     pub(crate) stalled: Option<Box<Instruction>>,
     /// Fetches still to come, and what the vector engine then combines.
@@ -292,6 +294,7 @@ impl State {
             oldest: 0,
             posted: Vec::new(),
             parked: Vec::new(),
+            unseen: VecDeque::new(),
             stalled: None,
             fetches: 0,
             fetched_ps: 0,
