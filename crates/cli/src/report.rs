@@ -132,6 +132,11 @@ fn prediction(Predicted { rounds, end, .. }: &Predicted) -> String {
         n => format!("{} to {} for each of {n} rounds", show(least), show(most)),
     };
     let mut text = format!("predicted on {}: {each}\n", end.topology);
+    if end.now_ps == 0 {
+        text.push_str(
+            "nothing that this machine describes takes time here: it has no memory or vector rate\n",
+        );
+    }
     if let Some(busiest) = end.loads.first() {
         let percent = 100.0 * busiest.busy_ps as f64 / end.now_ps.max(1) as f64;
         let carried = bytes(usize::try_from(busiest.bytes).unwrap_or(usize::MAX));
