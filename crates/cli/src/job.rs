@@ -29,7 +29,7 @@ pub(crate) struct Times {
     pub(crate) rounds: Vec<Duration>,
     /// What was asked of the node's clock, if time is virtual.
     pub(crate) predicted: Option<Predicted>,
-    clock: Option<Clock>,
+    pub(crate) clock: Option<Clock>,
 }
 
 /// What a simulated run would take.

@@ -26,7 +26,7 @@ pub(crate) struct RunArguments {
     platform: Where,
     /// The machine to simulate: a preset (`ringwork topo list`) or a file [default: ring-N, as large as the
     /// devices need]
-    #[arg(long, value_name = "FILE|PRESET")]
+    #[arg(short, long, value_name = "FILE|PRESET")]
     topology: Option<String>,
     /// Write what ran where and when: .html to look at, .json for Perfetto
     #[arg(long, value_name = "FILE")]

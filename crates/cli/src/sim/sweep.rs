@@ -159,7 +159,7 @@ impl Report<'_> {
         if self.for_people() {
             let line = row::line(&row);
             let about = format!("{} x{}", row.topology, row.call.ranks);
-            say!("{line:<110}  {about}  {}", row.variation());
+            say!("{line:<118}  {about}  {}", row.variation());
         }
         self.keep(row)
     }
@@ -189,7 +189,7 @@ fn head(questions: &[Question]) -> String {
     } else {
         "data verified on every rank"
     };
-    format!("{names:<110}  machine\n{units:<110}  ({data})")
+    format!("{names:<118}  machine\n{units:<118}  ({data})")
 }
 
 /// Curves over sizes; or, of one size, over the numbers that vary.
