@@ -174,7 +174,11 @@ fn write_trace(arguments: &RunArguments, job: &Job) -> Result<(), String> {
     let (Some(path), Some(timeline)) = (&arguments.trace, timeline) else {
         return Ok(());
     };
-    let text = trace_format(path)?(timeline);
+    let timeline = Timeline {
+        title: format!("{} on {}", arguments.name, timeline.title),
+        ..timeline.clone()
+    };
+    let text = trace_format(path)?(&timeline);
     std::fs::write(path, text).map_err(|error| format!("writing {}: {error}", path.display()))?;
     if !arguments.json {
         println!("timeline in {}", path.display());

@@ -5,6 +5,7 @@ mod support;
 
 use serde_json::Value;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use support::{ringwork, verified};
 
 /// A directory of this test's own, gone at the end.
@@ -439,5 +440,42 @@ fn bad_machines_are_refused_with_one_short_line() {
             assert!(error.contains(expected), "{error}");
             assert!(error.len() < 1000, "{}", error.len());
         }
+    }
+}
+
+#[test]
+fn an_interrupt_keeps_the_rows_that_were_known() {
+    let folder = Folder::new("interrupt");
+    let csv = folder.path("rows.csv");
+    // Far more than anybody waits for: 2,000 sizes on 64 chips.
+    let spec: Vec<String> = (1..2000).map(|kib| format!("{kib} KiB")).collect();
+    let spec = format!(
+        "op: all_reduce\ntopology: ring-64\nalgorithms: ring\ntiming_only: yes\nsizes: [{}]\n",
+        spec.join(", ")
+    );
+    let spec = folder.write("spec.yaml", &spec);
+    for arguments in [
+        format!("sim sweep {spec} --csv={csv}"),
+        format!(
+            "sim all_reduce -t ring-64 --scratch 4K --algo ring --timing-only -b 1K -e 1G -f 2 --csv={csv}"
+        ),
+    ] {
+        let _ = std::fs::remove_file(&csv);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ringwork"))
+            .args(arguments.split_whitespace())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let rows = || std::fs::read_to_string(&csv).map_or(0, |text| text.lines().count());
+        while rows() < 3 && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{arguments}");
+        let text = folder.read("rows.csv");
+        assert!(text.lines().count() >= 3 && text.ends_with('\n'), "{text}");
+        assert!(text.lines().skip(1).all(|line| line.ends_with(",no")), "{text}");
     }
 }

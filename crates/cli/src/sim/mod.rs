@@ -508,7 +508,12 @@ fn title(rows: &[Row]) -> String {
     let Some(first) = rows.first() else {
         return "ringwork sim".into();
     };
-    format!("{}: {} ranks, simulated", first.topology, first.call.ranks)
+    let (machine, ranks) = (&first.topology, first.call.ranks);
+    if rows.iter().all(|row| row.call.ranks == ranks) {
+        format!("{machine}: {ranks} ranks, simulated")
+    } else {
+        format!("{machine}, varied, simulated")
+    }
 }
 
 fn page_table(rows: &[Row]) -> Vec<Vec<String>> {
