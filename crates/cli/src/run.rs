@@ -137,6 +137,12 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
 /// Where the example runs, or why it cannot.
 fn platform(arguments: &RunArguments, devices: &[u32]) -> Result<Platform, String> {
     if arguments.platform == Where::Native {
+        let most = Platform::Native.max_ranks();
+        if devices.len() > most as usize {
+            return Err(format!(
+                "more than {most} devices; -p sim takes as many as its machine has"
+            ));
+        }
         return match (&arguments.topology, &arguments.trace) {
             (None, None) => Ok(Platform::Native),
             (Some(_), _) => Err("--topology is a machine to simulate; add -p sim".into()),
@@ -145,6 +151,13 @@ fn platform(arguments: &RunArguments, devices: &[u32]) -> Result<Platform, Strin
     }
     if let Some(path) = &arguments.trace {
         trace_format(path)?;
+    }
+    let exact = exact_ranks(arguments.dtype);
+    if devices.len() > exact {
+        return Err(format!(
+            "sums of more than {exact} ranks are not exact in {}, so they cannot be verified; use --dtype f64 or i64",
+            arguments.dtype
+        ));
     }
     let largest = devices.iter().max().copied().unwrap_or(0);
     let name = arguments
@@ -155,6 +168,15 @@ fn platform(arguments: &RunArguments, devices: &[u32]) -> Result<Platform, Strin
     Ok(Platform::Sim(
         Simulation::new(topology).trace(arguments.trace.is_some()),
     ))
+}
+
+/// The ranks whose patterns add up exactly.
+fn exact_ranks(dtype: Dtype) -> usize {
+    match dtype {
+        Dtype::F64 | Dtype::I64 => 1 << 20,
+        Dtype::F32 => 256,
+        _ => 64,
+    }
 }
 
 fn trace_format(path: &Path) -> Result<fn(&Timeline) -> String, String> {

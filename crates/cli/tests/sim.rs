@@ -219,6 +219,10 @@ fn more_ranks_than_a_native_node_has_are_simulated_and_verified() {
     assert_eq!(json["rows"][0]["ranks"], 128);
     assert_eq!(json["rows"][0]["verified"], true);
     assert!(refused("sim all_reduce -t ring-128 -d bf16").contains("--timing-only"));
+    let run = verified("allreduce -p sim -t torus-16x8 -d 0-127 --algo ring");
+    assert_eq!(run["checks"].as_array().unwrap().len(), 128);
+    assert!(refused("run allreduce -p sim -t ring-300 -d 0-299").contains("--dtype f64"));
+    assert!(refused("run allreduce -d 0-127").contains("more than 64 devices; -p sim"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::domain::{DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result};
 use crate::node::Node;
 use crate::platform::Platform;
-use ringwork_isa::{Device, Level, MAX_RANKS, Segment};
+use ringwork_isa::{Device, Level, Segment};
 use ringwork_native::cell::Patience;
 use ringwork_native::{Program, Waiting};
 use std::time::Duration;
@@ -139,8 +139,9 @@ impl NodeBuilder {
         if self.devices.is_empty() {
             return Err(Error::config("devices", "a node needs at least one chip"));
         }
-        if self.devices.len() > MAX_RANKS as usize {
-            let why = format!("{} chips; a node has at most {MAX_RANKS}", self.devices.len());
+        let most = self.platform.max_ranks();
+        if self.devices.len() > most as usize {
+            let why = format!("{} chips; a node has at most {most}", self.devices.len());
             return Err(Error::config("devices", why));
         }
         if self.level < Level::Node {
@@ -170,7 +171,7 @@ impl NodeBuilder {
         }
         let mut plans: Vec<DomainPlan> = Vec::with_capacity(self.domains.len());
         for (segment, spec) in (0..).map(Segment).zip(&self.domains) {
-            let plan = spec.plan(&self.devices, segment)?;
+            let plan = spec.plan(&self.platform, &self.devices, segment)?;
             if plans.iter().any(|other| other.name == plan.name) {
                 return Err(Error::config(
                     "domains",

@@ -62,6 +62,7 @@ pub(crate) struct Known {
 pub(crate) struct State {
     pub(crate) name: String,
     pub(crate) machine: Box<dyn Machine>,
+    pub(crate) platform: Platform,
     pub(crate) devices: Vec<Device>,
     pub(crate) segments: BTreeMap<Segment, Known>,
     pub(crate) flights: Flights,
@@ -95,6 +96,7 @@ impl Node {
         let mut state = State {
             name: builder.name,
             machine,
+            platform: builder.platform,
             devices: builder.devices,
             segments: BTreeMap::new(),
             flights: Flights::default(),
@@ -267,7 +269,7 @@ pub(crate) fn open_domain(shared: &Shared, spec: &DomainSpec) -> Result<Domain> 
     let mut state = shared.lock();
     state.check_open()?;
     let segment = state.fresh_segment();
-    let plan = spec.plan(&state.devices, segment)?;
+    let plan = spec.plan(&state.platform, &state.devices, segment)?;
     for &chip in &plan.segment.chips {
         state.check_alive(chip)?;
     }

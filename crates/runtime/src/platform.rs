@@ -1,6 +1,8 @@
 //! Where a node's chips are: processes of this host, or a machine that is only described.
 
 use crate::node::Shared;
+use ringwork_isa::{MAX_RANKS, Segment};
+use ringwork_native::segment::Layout;
 use ringwork_sim::Topology;
 use ringwork_sim::timeline::{Load, Timeline};
 
@@ -13,6 +15,31 @@ pub enum Platform {
     Native,
     /// A described machine; data and time are computed in the same run.
     Sim(Simulation),
+}
+
+impl Platform {
+    /// The most chips a node, and so the most ranks a domain, may have.
+    #[must_use]
+    pub fn max_ranks(&self) -> u32 {
+        match self {
+            Platform::Native => MAX_RANKS,
+            Platform::Sim(simulation) => simulation.topology.ranks(),
+        }
+    }
+
+    /// The windows of a domain on it.
+    pub(crate) fn windows(
+        &self,
+        segment: Segment,
+        ranks: u32,
+        signals: u32,
+        data_bytes: u64,
+    ) -> ringwork_native::Result<Layout> {
+        match self {
+            Platform::Native => Layout::windows(segment, ranks, signals, data_bytes),
+            Platform::Sim(_) => Layout::described(segment, ranks, signals, data_bytes),
+        }
+    }
 }
 
 /// A machine to simulate. Device `d` of the node is rank `d` of the topology.
