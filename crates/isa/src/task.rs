@@ -1,8 +1,8 @@
 //! Tasks: a kernel's identity with its arguments, and the rules that tie the two together.
 
 use crate::{
-    Barrier, Dtype, Element, Error, Rank, Read, ReadWrite, ReduceOp, Region, Segment, Signals, Span, Window,
-    Write,
+    Barrier, Dtype, Element, ErrorKind, Rank, Read, ReadWrite, ReduceOp, Region, Segment, Signals, Span,
+    Window, Write,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -148,12 +148,15 @@ pub fn decode<P: Parameter>(
     index: usize,
     name: &'static str,
 ) -> crate::Result<P> {
-    let bad = |expected: String, got: String| Error::BadArgument {
-        kernel: kernel.into(),
-        index,
-        name: name.into(),
-        expected,
-        got,
+    let bad = |expected: String, got: String| {
+        ErrorKind::BadArgument {
+            kernel: kernel.into(),
+            index,
+            name: name.into(),
+            expected,
+            got,
+        }
+        .into()
     };
     let arg = args
         .get(index)

@@ -11,7 +11,7 @@
 
 use crate::error::{Cause, Error, Result, TaskFailure};
 use crate::node::State;
-use ringwork_isa::{Arg, Barrier, Rank, Segment, Signals, Span, Task};
+use ringwork_isa::{Arg, Barrier, ErrorKind, Rank, Segment, Signals, Span, Task};
 use ringwork_native::{Event, Failure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -290,7 +290,7 @@ impl State {
             .filter(|other| other.group == flight.group);
         let timed_out = matches!(
             &cause,
-            Cause::Kernel(Failure::Returned(ringwork_isa::Error::Deadline { .. }))
+            Cause::Kernel(Failure::Returned(error)) if matches!(error.kind(), ErrorKind::Deadline { .. })
         );
         let missing = if timed_out {
             partners
@@ -300,7 +300,10 @@ impl State {
             Vec::new()
         };
         let dead_partner = self.dead_partner(flight, &cause);
-        self.flights.failed_groups.push(flight.group);
+        let first_of_group = !self.flights.failed_groups.contains(&flight.group);
+        if first_of_group {
+            self.flights.failed_groups.push(flight.group);
+        }
         self.flights.failed_at = Some(Instant::now());
         let failure = TaskFailure {
             worker: self.name.clone(),
@@ -314,6 +317,10 @@ impl State {
             failure,
             dead_partner,
         });
+        // Once: the second alarm would only rouse everybody again, and there are as many as members.
+        if !first_of_group {
+            return;
+        }
         for segment in &flight.segments {
             if self.segments.get(segment).is_some_and(|known| known.is_domain) {
                 self.machine.abort(*segment, &reason);
@@ -324,7 +331,10 @@ impl State {
     /// The chip whose death a task heard of.
     fn dead_partner(&self, flight: &Flight, cause: &Cause) -> Option<usize> {
         let rank = match cause {
-            Cause::Kernel(Failure::Returned(ringwork_isa::Error::PeerDied { rank, .. })) => *rank,
+            Cause::Kernel(Failure::Returned(error)) => match error.kind() {
+                ErrorKind::PeerDied { rank, .. } => *rank,
+                _ => return None,
+            },
             Cause::Kernel(Failure::NotBegun { dead, .. }) => (*dead)?,
             _ => return None,
         };
