@@ -48,4 +48,6 @@ mod pages {
     struct Kernels;
     #[doc = include_str!("../../../docs/memory.md")]
     struct Memory;
+    #[doc = include_str!("../../../docs/simulator.md")]
+    struct Simulator;
 }

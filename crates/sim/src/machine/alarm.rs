@@ -6,10 +6,10 @@
 
 use super::Machine;
 use super::state::{Core, Reply, State};
-use ringwork_isa::{Error, Segment, Waited};
+use ringwork_isa::{ErrorKind, Segment, Waited};
 
 impl Machine {
-    /// Ends every wait for a signal of this segment, now and from now on, with [`Error::Aborted`]. The first
+    /// Ends every wait for a signal of this segment, now and from now on, with [`ErrorKind::Aborted`]. The first
     /// reason stays.
     pub fn abort(&self, segment: Segment, reason: &str) {
         self.inner.state.borrow_mut().abort(segment.0, reason);
@@ -54,7 +54,7 @@ impl State {
         };
         self.core(core).waiting = None;
         let at = self.now() + waiting.back_ps;
-        let error = Error::Aborted { reason, waited };
+        let error = ErrorKind::Aborted { reason, waited }.into();
         self.reply(core, at, Reply::Other(Box::new(Err(error))));
         true
     }

@@ -4,7 +4,7 @@ use super::Board;
 use super::panics::{Guarded, Panic};
 use crate::machine::SegmentPlan;
 use crate::platform::{Simulated, Simulation};
-use ringwork_isa::{Arg, Device, Error, KernelId, Rank, Segment, Site, Task, Waited};
+use ringwork_isa::{Arg, Device, Error, ErrorKind, KernelId, Rank, Segment, Site, Task, Waited};
 use ringwork_native::memory::PAGE_BYTES;
 use ringwork_native::segment::Layout;
 use ringwork_native::{Event, Failure, registry};
@@ -270,15 +270,15 @@ impl World {
         for (chip, rank, running) in over {
             let mine = stuck.iter().find(|stuck| stuck.rank == rank);
             let error = match mine.map(|stuck| &stuck.on) {
-                Some(StuckOn::Unknown(site)) => Error::Failed {
+                Some(StuckOn::Unknown(site)) => ErrorKind::Failed {
                     message: "the kernel stopped after this and awaits what is no instruction".into(),
                     site: site.clone().unwrap_or_else(Site::caller),
                 },
-                _ => Error::Deadlock {
+                _ => ErrorKind::Deadlock {
                     waiting: waiting.clone(),
                 },
             };
-            self.end(chip, running, Err(Failure::Returned(error)));
+            self.end(chip, running, Err(Failure::Returned(error.into())));
         }
     }
 }
