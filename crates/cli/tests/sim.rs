@@ -256,9 +256,7 @@ fn ccl_chooses_algorithms_sizes_and_ranks() {
         (&row["algo"], &row["ranks"], &row["bytes"]),
         (&"ring".into(), &4.into(), &4096.into())
     );
-    let whole = json(&format!(
-        "sim all_reduce -t ring-8 -g 4 --algo ring -b 4K -e 4K --json"
-    ));
+    let whole = json("sim all_reduce -t ring-8 -g 4 --algo ring -b 4K -e 4K --json");
     assert_ne!(
         row["time_ps"], whole["rows"][0]["time_ps"],
         "a small scratch moves in chunks"

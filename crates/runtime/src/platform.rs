@@ -5,6 +5,7 @@ use ringwork_isa::{MAX_RANKS, Segment};
 use ringwork_native::segment::Layout;
 use ringwork_sim::Topology;
 use ringwork_sim::timeline::{Load, Timeline};
+use std::sync::Arc;
 
 /// What the chips of a node are.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +55,7 @@ impl Platform {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Simulation {
-    pub(crate) topology: Topology,
+    pub(crate) topology: Arc<Topology>,
     pub(crate) trace: bool,
 }
 
@@ -63,7 +64,7 @@ impl Simulation {
     #[must_use]
     pub fn new(topology: Topology) -> Simulation {
         Simulation {
-            topology,
+            topology: Arc::new(topology),
             trace: false,
         }
     }
