@@ -51,8 +51,14 @@ impl Call {
 
     /// Runs it on a machine. The lower bound is asserted, and every value of every rank is checked unless
     /// only time is computed.
-    pub(crate) fn simulate(&self, topology: &Topology, stop: &Interrupter) -> Result<Prediction, Failure> {
-        with_dtype!(self.dtype, T => Run::<T>::new(self, topology)?.finish(stop))
+    /// `heard` is told of events and virtual time from time to time.
+    pub(crate) fn simulate(
+        &self,
+        topology: &Topology,
+        stop: &Interrupter,
+        heard: &dyn Fn(u64, u64),
+    ) -> Result<Prediction, Failure> {
+        with_dtype!(self.dtype, T => Run::<T>::new(self, topology)?.finish(stop, heard))
     }
 
     fn pattern(&self) -> Pattern {
@@ -200,7 +206,7 @@ impl<'a, T: Element> Run<'a, T> {
         })
     }
 
-    fn finish(self, stop: &Interrupter) -> Result<Prediction, Failure> {
+    fn finish(self, stop: &Interrupter, heard: &dyn Fn(u64, u64)) -> Result<Prediction, Failure> {
         let pattern = self.call.pattern();
         for rank in 0..self.call.ranks {
             if !self.call.timing_only {
@@ -225,6 +231,7 @@ impl<'a, T: Element> Run<'a, T> {
             if stop.is_interrupted() {
                 return Err(Failure::Interrupted);
             }
+            heard(self.machine.events(), self.machine.now_ps());
         }
         self.machine.run().map_err(because)?;
         if !self.call.timing_only {

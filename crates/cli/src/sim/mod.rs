@@ -13,10 +13,11 @@ use crate::{EXIT_INTERRUPTED, interrupt, machine};
 use call::{Call, Failure};
 use ccl::{Ccl, WorldSize, place_ranks};
 use clap::{Args, Subcommand};
+use indicatif::ProgressBar;
 use ringwork::collectives::Algorithm;
 use ringwork::isa::Dtype;
 use ringwork::runtime::Interrupter;
-use ringwork::sim::Topology;
+use ringwork::sim::{ShowPs, Topology};
 use row::{Row, Stretch};
 use serde_json::json;
 use std::path::PathBuf;
@@ -177,9 +178,9 @@ struct Question {
 }
 
 impl Question {
-    fn ask(&self, stop: &Interrupter) -> Result<Row, Failure> {
+    fn ask(&self, stop: &Interrupter, heard: &dyn Fn(u64, u64)) -> Result<Row, Failure> {
         let start = Instant::now();
-        let prediction = self.call.simulate(&self.topology, stop)?;
+        let prediction = self.call.simulate(&self.topology, stop, heard)?;
         Ok(Row {
             topology: self.topology.name.clone(),
             varied: self.varied.clone(),
@@ -203,24 +204,36 @@ fn predict(arguments: &SimArguments) -> Result<ExitCode, Refused> {
     let stop = stop()?;
     let mut report = Report::new(&arguments.output)?;
     let mut last = None;
+    // Only on a terminal, and only where it takes long enough to be seen.
+    let busy = ProgressBar::new_spinner();
     for question in &questions {
         let about = (question.call.collective, question.call.ranks);
         if last != Some(about) && report.for_people() {
             report.introduce(question);
         }
         last = Some(about);
-        match question.ask(&stop) {
-            Ok(row) => report.add(row)?,
+        let answer = question.ask(&stop, &|events, now_ps| {
+            let size = short_bytes(question.call.bytes);
+            let (name, at) = (question.call.algorithm_name(), ShowPs(now_ps));
+            busy.set_message(format!("{name}, {size}: {events} events, {at} so far"));
+            busy.tick();
+        });
+        busy.set_message("");
+        match answer {
+            Ok(row) => busy.suspend(|| report.add(row))?,
             Err(Failure::Interrupted) => {
+                busy.finish_and_clear();
                 report.finish(true)?;
                 return Ok(ExitCode::from(EXIT_INTERRUPTED));
             }
             Err(Failure::Because(why)) => {
+                busy.finish_and_clear();
                 report.finish(true)?;
                 return Err(Refused::Failed(why));
             }
         }
     }
+    busy.finish_and_clear();
     report.finish(false)?;
     Ok(ExitCode::SUCCESS)
 }

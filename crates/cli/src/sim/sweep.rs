@@ -101,7 +101,7 @@ fn answer_all(
                 while let index = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(question) = questions.get(index)
                 {
-                    let answer = question.ask(stop);
+                    let answer = question.ask(stop, &|_, _| {});
                     let failed = answer.is_err();
                     if answers.send((index, answer)).is_err() || failed {
                         break;
