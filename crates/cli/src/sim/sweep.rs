@@ -12,11 +12,11 @@
 //! ```
 
 use super::call::{Call, Failure};
+use super::ccl::{Ccl, WorldSize, place_ranks};
+use super::question::{Algorithms, Question, check_exact};
+use super::report::{OutputArguments, Report, curve_name, curves, page_table, title};
 use super::row::{self, Row};
-use super::{
-    Algorithms, Ccl, OutputArguments, Question, Refused, Report, WorldSize, check_exact, curve_name, curves,
-    page_table, place_ranks, stop, title,
-};
+use super::{Refused, stop};
 use crate::bench::plot::{self, Plot};
 use crate::bench::{Collective, Collectives};
 use crate::output::{say, write_new};

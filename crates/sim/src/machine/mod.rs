@@ -181,7 +181,7 @@ impl Machine {
         state.memory.define(spec, &state.topology.chip.memories)
     }
 
-    /// Takes a segment away. Kernels that still use it get [`ringwork_isa::Error::NotMapped`].
+    /// Takes a segment away. Kernels that still use it get [`ringwork_isa::ErrorKind::NotMapped`].
     pub fn release(&self, segment: Segment) {
         let mut state = self.inner.state.borrow_mut();
         state.memory.release(segment);
