@@ -60,6 +60,8 @@ pub(crate) struct Signals {
     pub(crate) cells: Vec<Cell>,
     /// Segments that have signals.
     segments: BTreeSet<u32>,
+    /// How often segments have gone: what was known of slots before may be wrong.
+    gone: u32,
 }
 
 impl Signals {
@@ -80,8 +82,15 @@ impl Signals {
         })
     }
 
+    /// What is known of slots holds while this stays the same; never 0.
+    #[inline]
+    pub(crate) fn generation(&self) -> u32 {
+        self.gone.wrapping_add(1).max(1)
+    }
+
     /// Forgets the signals of a segment that is gone.
     pub(crate) fn release(&mut self, segment: u32) {
+        self.gone = self.gone.wrapping_add(1);
         // Slots stay, so that numbers in flight keep their meaning; only the way to them goes.
         if self.segments.remove(&segment) {
             self.slots.retain(|(of, _), _| *of != segment);

@@ -124,6 +124,17 @@ impl Reply {
     }
 }
 
+/// A signal that a core has just used: most use two, their own and a neighbour's, over and over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recent {
+    pub(crate) segment: u32,
+    /// Segments come and go: when this was known; 0 for never.
+    pub(crate) generation: u32,
+    pub(crate) offset: u64,
+    pub(crate) slot: u32,
+    pub(crate) owner: u32,
+}
+
 /// One running kernel.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -154,6 +165,8 @@ pub(crate) struct Core {
     pub(crate) fetched_ps: Ps,
     pub(crate) combine_bytes: u64,
     pub(crate) waiting: Option<Waiting>,
+    /// Its own signal, and another's.
+    pub(crate) recent: [Recent; 2],
     /// Free peeks since the clock last moved for this core.
     pub(crate) peeks: (Ps, u32),
     /// The kernel has returned this; the task ends when nothing is under way.
@@ -300,6 +313,7 @@ impl State {
             fetched_ps: 0,
             combine_bytes: 0,
             waiting: None,
+            recent: [Recent::default(); 2],
             peeks: (0, 0),
             returned: None,
         };
