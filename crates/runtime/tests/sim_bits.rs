@@ -17,11 +17,14 @@ struct With<'a> {
     steps: &'a SignalRow,
 }
 
+/// Elements for so many ranks and a count.
+type Count = fn(usize, usize) -> usize;
+
 /// A collective: its name, elements in and out for `n` ranks of `count`, and its task.
 struct Case {
     name: String,
-    input: fn(usize, usize) -> usize,
-    output: fn(usize, usize) -> usize,
+    input: Count,
+    output: Count,
     task: Box<dyn Fn(&With<'_>) -> Task>,
 }
 
@@ -32,7 +35,7 @@ fn cases() -> Vec<Case> {
         output,
         task,
     };
-    let (one, all): (fn(usize, usize) -> usize, fn(usize, usize) -> usize) = (|_, c| c, |n, c| n * c);
+    let (one, all): (Count, Count) = (|_, c| c, |n, c| n * c);
     let mut cases = vec![
         case(
             "all_gather",
@@ -98,7 +101,9 @@ fn cases() -> Vec<Case> {
 
 /// Values whose sum depends on the order and on every rounding.
 fn value(rank: usize, i: usize) -> f32 {
-    let mixed = (rank as u32 * 7919 + i as u32).wrapping_mul(2_654_435_761);
+    let mixed = u32::try_from(rank * 7919 + i)
+        .unwrap()
+        .wrapping_mul(2_654_435_761);
     f32::from_bits(0x3f00_0000 | mixed >> 9) * [1.0, 1e-3, -1e4][(mixed >> 5) as usize % 3]
 }
 
