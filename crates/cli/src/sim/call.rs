@@ -242,6 +242,11 @@ impl<'a, T: Element> Run<'a, T> {
 
     /// Every value of every rank.
     fn check(&self, pattern: &Pattern) -> Result<(), Failure> {
+        let everybody_gets_the_same = matches!(
+            self.call.collective,
+            Collective::AllReduce | Collective::AllGather | Collective::Broadcast
+        );
+        let mut expected: Vec<Option<T>> = Vec::new();
         for rank in 0..self.call.ranks {
             let me = rank as usize;
             // Out of place, a reduction leaves the others' output alone.
@@ -254,8 +259,10 @@ impl<'a, T: Element> Run<'a, T> {
                 .read(SEGMENT, at, self.recv * T::DTYPE.bytes())
                 .map_err(because)?;
             let values: Vec<T> = bytemuck::pod_collect_to_vec(&bytes);
-            for (i, value) in values.iter().enumerate() {
-                let expected = pattern.result::<T>(me, i, self.recv);
+            if rank == 0 || !everybody_gets_the_same {
+                expected = (0..self.recv).map(|i| pattern.result(me, i, self.recv)).collect();
+            }
+            for (i, (value, expected)) in values.iter().zip(&expected).enumerate() {
                 if let Some(expected) = expected.filter(|expected| expected != value) {
                     return Err(Failure::Because(format!(
                         "WRONG RESULT: {} {}, {} B over {} ranks: element {i} of rank {rank} is {value}, should be {expected}",
@@ -297,4 +304,62 @@ impl<'a, T: Element> Run<'a, T> {
 
 fn because(error: impl std::fmt::Display) -> Failure {
     Failure::Because(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(collective: Collective) -> Call {
+        Call {
+            collective,
+            algorithm: None,
+            ranks: 3,
+            bytes: 96,
+            dtype: Dtype::F32,
+            scratch: None,
+            timing_only: false,
+        }
+    }
+
+    #[test]
+    fn one_wrong_value_on_the_last_rank_is_noticed() {
+        let topology = Topology::preset("ring-3").unwrap();
+        for collective in [Collective::AllReduce, Collective::Scatter, Collective::AllToAll] {
+            let call = call(collective);
+            let run = Run::<f32>::new(&call, &topology).ok().unwrap();
+            let pattern = call.pattern();
+            let place = |rank: u64| run.stride() * rank + run.at(&[run.scratch, run.send]);
+            for rank in 0..3u32 {
+                let right: Vec<f32> = (0..run.recv)
+                    .map(|i| pattern.result(rank as usize, i, run.recv).unwrap())
+                    .collect();
+                let bytes = bytemuck::cast_slice(&right);
+                run.machine.write(SEGMENT, place(u64::from(rank)), bytes).unwrap();
+            }
+            assert!(run.check(&pattern).is_ok());
+            run.machine.write(SEGMENT, place(2) + 4, &[0xff]).unwrap();
+            let Err(Failure::Because(why)) = run.check(&pattern) else {
+                panic!("{collective}: a wrong value was not noticed");
+            };
+            assert!(why.contains("element 1 of rank 2"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_is_heard() {
+        let topology = Topology::preset("ring-3").unwrap();
+        let packet = Call {
+            algorithm: Some(Algorithm::Packet),
+            ..call(Collective::AllReduce)
+        };
+        let stop = Interrupter::new().unwrap();
+        let Err(Failure::Because(why)) = packet.simulate(&topology, &stop, &|_, _| {}) else {
+            panic!("a team without packets cannot do this");
+        };
+        assert!(why.contains("no packets"), "{why}");
+        stop.interrupt();
+        let stopped = call(Collective::Broadcast).simulate(&topology, &stop, &|_, _| {});
+        assert!(stopped.is_ok(), "shorter than one look");
+    }
 }
