@@ -1,5 +1,6 @@
 //! Device lists as a user types them: `0-3`, `0,2,5`, `0-3,8`.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Devices in the order given.
@@ -7,7 +8,7 @@ use std::str::FromStr;
 pub(crate) struct DeviceList(pub(crate) Vec<u32>);
 
 /// More than any node has; keeps `0-4000000000` from being expanded.
-const MAX_DEVICES: usize = 64;
+const MAX_DEVICES: usize = 1 << 16;
 
 impl FromStr for DeviceList {
     type Err = String;
@@ -34,10 +35,9 @@ impl FromStr for DeviceList {
                 return Err(format!("more than {MAX_DEVICES} devices"));
             }
         }
-        for (i, device) in devices.iter().enumerate() {
-            if devices[..i].contains(device) {
-                return Err(format!("device {device} is there twice"));
-            }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = devices.iter().find(|device| !seen.insert(**device)) {
+            return Err(format!("device {twice} is there twice"));
         }
         Ok(DeviceList(devices))
     }
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(parse("5,2,0"), Ok(vec![5, 2, 0]));
         assert_eq!(parse("0-1,8"), Ok(vec![0, 1, 8]));
         assert!(parse("3-0").unwrap_err().contains("backwards"));
-        assert!(parse("0-4000000000").unwrap_err().contains("more than 64"));
+        assert!(parse("0-4000000000").unwrap_err().contains("more than 65536"));
         assert!(parse("a").unwrap_err().contains("`a`"));
         assert!(parse("").is_err());
         assert_eq!(parse("0-2,1").unwrap_err(), "device 1 is there twice");

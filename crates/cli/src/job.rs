@@ -4,7 +4,8 @@ use crate::interrupt;
 use indicatif::ProgressBar;
 use ringwork::collectives::Algorithm;
 use ringwork::prelude::*;
-use ringwork::runtime::NodeBuilder;
+use ringwork::runtime::{Clock, NodeBuilder, Platform, Simulated};
+use ringwork::sim::timeline::Timeline;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ pub(crate) struct Job {
     pub(crate) algorithm: Algorithm,
     pub(crate) rounds: u32,
     pub(crate) bar: ProgressBar,
+    pub(crate) platform: Platform,
     pub(crate) times: RefCell<Times>,
 }
 
@@ -25,6 +27,20 @@ pub(crate) struct Job {
 pub(crate) struct Times {
     pub(crate) launch: Duration,
     pub(crate) rounds: Vec<Duration>,
+    /// What was asked of the node's clock, if time is virtual.
+    pub(crate) predicted: Option<Predicted>,
+    pub(crate) clock: Option<Clock>,
+}
+
+/// What a simulated run would take.
+#[derive(Debug, Default)]
+pub(crate) struct Predicted {
+    /// Picoseconds of each round.
+    pub(crate) rounds: Vec<u64>,
+    /// The clock and the links after the last of them.
+    pub(crate) end: Option<Simulated>,
+    /// What ran where and when, if it was asked for.
+    pub(crate) timeline: Option<Timeline>,
 }
 
 /// One result, compared with its golden value.
@@ -41,8 +57,15 @@ impl Job {
     /// Launches the node that an example runs on: what is asked for on the command line.
     pub(crate) fn launch(&self, builder: NodeBuilder) -> ringwork::Result<Node> {
         let start = Instant::now();
-        let node = builder.devices(self.devices.iter().copied()).launch()?;
-        self.times.borrow_mut().launch = start.elapsed();
+        let builder = builder
+            .devices(self.devices.iter().copied())
+            .platform(self.platform.clone());
+        let node = builder.launch()?;
+        let clock = node.clock();
+        let mut times = self.times.borrow_mut();
+        times.launch = start.elapsed();
+        times.predicted = clock.simulated().map(|_| Predicted::default());
+        times.clock = Some(clock);
         interrupt::watch(node.interrupter());
         Ok(node)
     }
@@ -57,8 +80,9 @@ impl Job {
         let mut checks = Vec::new();
         for _ in 0..self.rounds {
             let start = Instant::now();
-            round()?;
-            self.times.borrow_mut().rounds.push(start.elapsed());
+            let outcome = round();
+            self.times.borrow_mut().note(start.elapsed());
+            outcome?;
             checks = check()?;
             self.bar.inc(1);
             if checks.iter().any(|check| check.wrong.is_some()) {
@@ -66,6 +90,21 @@ impl Job {
             }
         }
         Ok(checks)
+    }
+}
+
+impl Times {
+    /// A round has ended, well or not.
+    fn note(&mut self, took: Duration) {
+        self.rounds.push(took);
+        if let (Some(predicted), Some(clock)) = (&mut self.predicted, &self.clock)
+            && let Some(now) = clock.simulated()
+        {
+            let before = predicted.end.as_ref().map_or(0, |end| end.now_ps);
+            predicted.rounds.push(now.now_ps - before);
+            predicted.end = Some(now);
+            predicted.timeline = clock.timeline();
+        }
     }
 }
 

@@ -10,9 +10,13 @@ mod examples;
 mod interrupt;
 mod job;
 mod launch;
+mod machine;
 mod nearest;
+mod output;
 mod report;
 mod run;
+mod sim;
+mod topo;
 mod tune;
 mod units;
 
@@ -37,6 +41,11 @@ enum Command {
     Bench(Box<bench::BenchArguments>),
     /// Measure which way is fastest on this machine, and write it down
     Tune(tune::TuneArguments),
+    /// Predict what collectives take on a machine that is only described
+    Sim(Box<sim::SimArguments>),
+    /// The machines that can be simulated
+    #[command(subcommand)]
+    Topo(topo::TopoCommand),
     /// List the examples
     Examples {
         /// As one JSON object
@@ -60,6 +69,8 @@ fn main() -> ExitCode {
         Command::Launch(arguments) => launch::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
+        Command::Topo(command) => topo::run(&command),
         Command::Examples { json } => {
             examples::print_list(json);
             ExitCode::SUCCESS

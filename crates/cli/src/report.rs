@@ -1,7 +1,10 @@
 //! What a run says: a few lines for people, one object for programs.
 
 use crate::examples::Example;
-use crate::job::{Check, Job, Times};
+use crate::job::{Check, Job, Predicted, Times};
+use ringwork::runtime::Platform;
+use ringwork::sim::ShowPs;
+use ringwork::sim::timeline::Load;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -76,7 +79,13 @@ pub(crate) fn lines(example: &Example, job: &Job, checks: &[Check]) -> String {
 }
 
 /// The last line: the verdict, and how long it took.
-fn verdict(checks: &[Check], Times { launch, rounds }: &Times) -> String {
+fn verdict(checks: &[Check], times: &Times) -> String {
+    let Times {
+        launch,
+        rounds,
+        predicted,
+        ..
+    } = times;
     let ranks = checks.iter().any(|check| check.who.starts_with("rank"));
     let verdict = match (verified(checks), ranks) {
         (true, true) => "verified on every rank",
@@ -98,7 +107,46 @@ fn verdict(checks: &[Check], Times { launch, rounds }: &Times) -> String {
             )
         }
     };
-    format!("{verdict}: {took}; chips up in {}\n", duration(*launch))
+    match predicted {
+        None => format!("{verdict}: {took}; chips up in {}\n", duration(*launch)),
+        Some(predicted) => format!(
+            "{verdict}; simulated in {}\n{}",
+            took_to_simulate(rounds),
+            prediction(predicted)
+        ),
+    }
+}
+
+fn took_to_simulate(rounds: &[Duration]) -> String {
+    duration(rounds.iter().sum())
+}
+
+/// What it would take on the machine, and what it would be busy with.
+fn prediction(Predicted { rounds, end, .. }: &Predicted) -> String {
+    let Some(end) = end else { return String::new() };
+    let (least, most) = (rounds.iter().min(), rounds.iter().max());
+    let show = |ps: Option<&u64>| ShowPs(ps.copied().unwrap_or(0)).to_string();
+    let each = match rounds.len() {
+        1 => show(most),
+        n if least == most => format!("{} for each of {n} rounds", show(most)),
+        n => format!("{} to {} for each of {n} rounds", show(least), show(most)),
+    };
+    let mut text = format!("predicted on {}: {each}\n", end.topology);
+    if end.now_ps == 0 {
+        text.push_str(
+            "nothing that this machine describes takes time here: it has no memory or vector rate\n",
+        );
+    }
+    if let Some(busiest) = end.loads.first() {
+        let percent = 100.0 * busiest.busy_ps as f64 / end.now_ps.max(1) as f64;
+        let carried = bytes(usize::try_from(busiest.bytes).unwrap_or(usize::MAX));
+        let _ = writeln!(
+            text,
+            "busiest link: {}, {carried}, busy {percent:.1} % of the time",
+            busiest.name
+        );
+    }
+    text
 }
 
 /// The result for programs.
@@ -112,9 +160,9 @@ pub(crate) fn json(example: &Example, job: &Job, checks: &[Check]) -> Value {
              wrong,
          }: &Check| { json!({ "device": device.0, "who": who, "values": values, "wrong": wrong }) };
     let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
-    json!({
+    let mut whole = json!({
         "example": example.name,
-        "platform": "native",
+        "platform": platform(job),
         "devices": job.devices,
         "count": job.count,
         "dtype": job.dtype.name(),
@@ -128,12 +176,36 @@ pub(crate) fn json(example: &Example, job: &Job, checks: &[Check]) -> Value {
             "median": micros(median(&times.rounds)),
             "max": times.rounds.iter().max().copied().map(micros),
         },
-    })
+    });
+    if let Some(simulated) = times.predicted.as_ref().and_then(simulated) {
+        whole["simulated"] = simulated;
+    }
+    whole
+}
+
+fn platform(job: &Job) -> &'static str {
+    match job.platform {
+        Platform::Sim(_) => "sim",
+        _ => "native",
+    }
+}
+
+fn simulated(Predicted { rounds, end, .. }: &Predicted) -> Option<Value> {
+    let end = end.as_ref()?;
+    let link = |load: &Load| json!({ "name": load.name, "bytes": load.bytes, "busy_ps": load.busy_ps });
+    Some(json!({
+        "topology": end.topology,
+        "round_ps": rounds,
+        "total_ps": end.now_ps,
+        "events": end.events,
+        "fingerprint": format!("{:016x}", end.fingerprint),
+        "links": end.loads.iter().map(link).collect::<Vec<_>>(),
+    }))
 }
 
 /// A run that did not come to a result, for programs.
-pub(crate) fn json_error(example: &Example, error: &ringwork::Error) -> Value {
-    json!({ "example": example.name, "platform": "native", "verified": false, "error": error.to_string() })
+pub(crate) fn json_error(example: &Example, job: &Job, error: &ringwork::Error) -> Value {
+    json!({ "example": example.name, "platform": platform(job), "verified": false, "error": error.to_string() })
 }
 
 #[cfg(test)]
@@ -158,9 +230,11 @@ mod tests {
             algorithm: Algorithm::Ring,
             rounds: 1,
             bar: ProgressBar::hidden(),
+            platform: Platform::Native,
             times: RefCell::new(Times {
                 launch: Duration::from_millis(4),
                 rounds,
+                ..Times::default()
             }),
         }
     }

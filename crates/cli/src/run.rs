@@ -4,13 +4,16 @@ use crate::devices::DeviceList;
 use crate::examples::{self, Example};
 use crate::job::{Job, Times};
 use crate::nearest::nearest;
-use crate::{EXIT_INTERRUPTED, interrupt, report};
+use crate::{EXIT_INTERRUPTED, interrupt, machine, report};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use ringwork::collectives::Algorithm;
 use ringwork::native::memory::available_bytes;
 use ringwork::prelude::Dtype;
+use ringwork::runtime::{Platform, Simulation};
+use ringwork::sim::timeline::Timeline;
 use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What `ringwork run` takes.
@@ -20,7 +23,14 @@ pub(crate) struct RunArguments {
     name: String,
     /// Where it runs
     #[arg(short, long, default_value = "native")]
-    platform: Platform,
+    platform: Where,
+    /// The machine to simulate: a preset (`ringwork topo list`) or a file [default: ring-N, as large as the
+    /// devices need]
+    #[arg(short, long, value_name = "FILE|PRESET")]
+    topology: Option<String>,
+    /// Write what ran where and when: .html to look at, .json for Perfetto
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// The chips: 0-3 or 0,2,5
     #[arg(short, long)]
     devices: Option<DeviceList>,
@@ -41,17 +51,18 @@ pub(crate) struct RunArguments {
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Platform {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Where {
     /// One process per chip on this host
     Native,
+    /// A described machine, in virtual time
+    Sim,
 }
 
 /// The most elements an example makes per rank: 1 Gi.
 const MAX_COUNT: usize = 1 << 30;
 
 pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
-    let Platform::Native = arguments.platform;
     let Some(example) = examples::ALL
         .iter()
         .find(|example| example.name == arguments.name)
@@ -98,7 +109,12 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
             unused.join(", ")
         );
     }
+    let platform = match platform(arguments, &devices) {
+        Ok(platform) => platform,
+        Err(why) => return refuse(&why),
+    };
     let job = Job {
+        platform,
         devices,
         count: arguments.count,
         dtype: arguments.dtype,
@@ -108,7 +124,88 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
         times: RefCell::new(Times::default()),
     };
     interrupt::install();
-    execute(example, &job, arguments.json)
+    let code = execute(example, &job, arguments.json);
+    match write_trace(arguments, &job) {
+        Ok(()) => code,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Where the example runs, or why it cannot.
+fn platform(arguments: &RunArguments, devices: &[u32]) -> Result<Platform, String> {
+    if arguments.platform == Where::Native {
+        let most = Platform::Native.max_ranks();
+        if devices.len() > most as usize {
+            return Err(format!(
+                "more than {most} devices; -p sim takes as many as its machine has"
+            ));
+        }
+        return match (&arguments.topology, &arguments.trace) {
+            (None, None) => Ok(Platform::Native),
+            (Some(_), _) => Err("--topology is a machine to simulate; add -p sim".into()),
+            (None, Some(_)) => Err("--trace is for simulated runs; add -p sim".into()),
+        };
+    }
+    if let Some(path) = &arguments.trace {
+        trace_format(path)?;
+    }
+    let exact = exact_ranks(arguments.dtype);
+    if devices.len() > exact {
+        return Err(format!(
+            "sums of more than {exact} ranks are not exact in {}, so they cannot be verified; use --dtype f64 or i64",
+            arguments.dtype
+        ));
+    }
+    let largest = devices.iter().max().copied().unwrap_or(0);
+    let name = arguments
+        .topology
+        .clone()
+        .unwrap_or_else(|| format!("ring-{}", (largest + 1).max(2)));
+    let topology = machine::load(&name)?;
+    Ok(Platform::Sim(
+        Simulation::new(topology).trace(arguments.trace.is_some()),
+    ))
+}
+
+/// The ranks whose patterns add up exactly.
+fn exact_ranks(dtype: Dtype) -> usize {
+    match dtype {
+        Dtype::F64 | Dtype::I64 => 1 << 20,
+        Dtype::F32 => 256,
+        _ => 64,
+    }
+}
+
+fn trace_format(path: &Path) -> Result<fn(&Timeline) -> String, String> {
+    match path.extension().and_then(|end| end.to_str()) {
+        Some("html") => Ok(Timeline::html),
+        Some("json") => Ok(Timeline::chrome_json),
+        _ => Err(format!(
+            "--trace {}: name a file that ends in .html (to look at) or .json (for Perfetto)",
+            path.display()
+        )),
+    }
+}
+
+fn write_trace(arguments: &RunArguments, job: &Job) -> Result<(), String> {
+    let times = job.times.borrow();
+    let timeline = times.predicted.as_ref().and_then(|p| p.timeline.as_ref());
+    let (Some(path), Some(timeline)) = (&arguments.trace, timeline) else {
+        return Ok(());
+    };
+    let timeline = Timeline {
+        title: format!("{} on {}", arguments.name, timeline.title),
+        ..timeline.clone()
+    };
+    let text = trace_format(path)?(&timeline);
+    std::fs::write(path, text).map_err(|error| format!("writing {}: {error}", path.display()))?;
+    if !arguments.json {
+        println!("timeline in {}", path.display());
+    }
+    Ok(())
 }
 
 fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
@@ -129,7 +226,7 @@ fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
         }
         Err(error) => {
             if json {
-                println!("{}", report::json_error(example, &error));
+                println!("{}", report::json_error(example, job, &error));
             }
             if matches!(error, ringwork::Error::Interrupted) {
                 eprintln!("interrupted; every chip was ended in order");

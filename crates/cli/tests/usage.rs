@@ -67,7 +67,7 @@ fn bad_device_lists_are_refused_with_what_is_wrong() {
     refused("run allreduce -d -1", "-1");
     refused("run allreduce -d 0-2,1", "device 1 is there twice");
     refused("run allreduce -d 0-64", "more than 64 devices");
-    refused("run allreduce -d 0-4294967295", "more than 64 devices");
+    refused("run allreduce -d 0-4294967295", "more than 65536 devices");
     refused(
         "run allreduce -d 99999999999",
         "`99999999999` is not a device number",

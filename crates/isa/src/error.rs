@@ -1,6 +1,6 @@
 //! What can go wrong inside a kernel, with the facts in it.
 
-use crate::{Compare, Rank, Segment};
+use crate::{Compare, Device, Rank, Segment};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -190,6 +190,12 @@ pub enum ErrorKind {
         /// What was waited for.
         waited: Waited,
     },
+    /// Nothing can happen any more, and kernels still wait. Only a platform that knows everything can tell.
+    #[error("deadlock: nothing can happen any more{}", waiting_chips(.waiting))]
+    Deadlock {
+        /// Every chip that waits, and for what.
+        waiting: Vec<(Device, Waited)>,
+    },
     /// Two ranks called different collectives.
     #[error(
         "rank {me} called {mine}, rank {peer} called {theirs}; every rank must call the same, in the same order"
@@ -238,6 +244,19 @@ pub enum ErrorKind {
         /// What it may hold.
         wanted: String,
     },
+}
+
+/// Who waits for what; the first few of them.
+fn waiting_chips(waiting: &[(Device, Waited)]) -> String {
+    const SHOWN: usize = 8;
+    let mut text = String::new();
+    for (device, waited) in waiting.iter().take(SHOWN) {
+        text.push_str(&format!("\n  chip {device}: {waited}"));
+    }
+    if waiting.len() > SHOWN {
+        text.push_str(&format!("\n  and {} more", waiting.len() - SHOWN));
+    }
+    text
 }
 
 impl Error {

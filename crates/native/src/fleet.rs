@@ -414,6 +414,23 @@ pub struct Interrupter {
 }
 
 impl Interrupter {
+    /// For a host whose chips are not a fleet.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn new() -> Result<Interrupter> {
+        Ok(Interrupter {
+            interrupted: Arc::default(),
+            bell: Bell::create()?.0,
+        })
+    }
+
+    /// Whether [`interrupt`](Interrupter::interrupt) was called.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
+    }
+
     /// Makes every wait of the host return, now and from now on.
     pub fn interrupt(&self) {
         self.interrupted.store(true, Ordering::SeqCst);

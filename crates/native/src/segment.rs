@@ -78,16 +78,23 @@ impl Layout {
     /// # Errors
     /// If a number is beyond what can be.
     pub fn windows(segment: Segment, ranks: u32, signals: u32, data_bytes: u64) -> Result<Layout> {
+        Layout::described(segment, ranks, signals, data_bytes)?.checked()
+    }
+
+    /// The windows of a domain that no process maps: as many ranks as are described.
+    ///
+    /// # Errors
+    /// If it is larger than can be.
+    pub fn described(segment: Segment, ranks: u32, signals: u32, data_bytes: u64) -> Result<Layout> {
         let stride = page_align(data_bytes.saturating_add(u64::from(signals) * SIGNAL_STRIDE_BYTES));
         check_size("a domain's windows", ranks, stride)?;
-        Layout {
+        Ok(Layout {
             segment,
             ranks,
             signals,
             stride,
             nonce: fresh_nonce(),
-        }
-        .checked()
+        })
     }
 
     /// Private memory of one chip.

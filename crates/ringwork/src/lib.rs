@@ -11,6 +11,7 @@
 //! - [`isa`]: the words as types, and the instructions of a kernel.
 //! - [`kernel`]: the attribute that makes a function submittable.
 //! - [`native`]: shared memory, signals and processes of one host.
+//! - [`sim`]: described machines, and what runs on them, in virtual time.
 //! - [`collectives`]: all-reduce and its relatives, as functions and as kernels.
 //! - [`runtime`]: the node, its domains, its tensors, its runs.
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub use ringwork_macros::kernel;
 pub use ringwork_native as native;
 pub use ringwork_runtime as runtime;
 pub use ringwork_runtime::{Error, Result};
+pub use ringwork_sim as sim;
 
 #[doc(hidden)]
 pub use ringwork_native::__kernel;
@@ -46,4 +48,6 @@ mod pages {
     struct Kernels;
     #[doc = include_str!("../../../docs/memory.md")]
     struct Memory;
+    #[doc = include_str!("../../../docs/simulator.md")]
+    struct Simulator;
 }

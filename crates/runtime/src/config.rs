@@ -3,7 +3,8 @@
 use crate::domain::{DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result};
 use crate::node::Node;
-use ringwork_isa::{Device, Level, MAX_RANKS, Segment};
+use crate::platform::Platform;
+use ringwork_isa::{Device, Level, Segment};
 use ringwork_native::cell::Patience;
 use ringwork_native::{Program, Waiting};
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub struct NodeBuilder {
     pub(crate) bring_up: Duration,
     pub(crate) wait_limit: Duration,
     pub(crate) program: Program,
+    pub(crate) platform: Platform,
     pub(crate) on_step: OnStep,
 }
 
@@ -51,6 +53,7 @@ impl Default for NodeBuilder {
             bring_up: Duration::from_secs(120),
             wait_limit: Duration::from_secs(60),
             program: Program::default(),
+            platform: Platform::default(),
             on_step: Box::new(|_, _, _| {}),
         }
     }
@@ -100,6 +103,13 @@ impl NodeBuilder {
         self
     }
 
+    /// What the chips are; processes on this host unless said otherwise.
+    #[must_use]
+    pub fn platform(mut self, platform: Platform) -> NodeBuilder {
+        self.platform = platform;
+        self
+    }
+
     /// The program that chips run, for hosts that are not an executable of their own (an interpreter).
     #[must_use]
     pub fn program(mut self, program: Program) -> NodeBuilder {
@@ -129,8 +139,9 @@ impl NodeBuilder {
         if self.devices.is_empty() {
             return Err(Error::config("devices", "a node needs at least one chip"));
         }
-        if self.devices.len() > MAX_RANKS as usize {
-            let why = format!("{} chips; a node has at most {MAX_RANKS}", self.devices.len());
+        let most = self.platform.max_ranks();
+        if self.devices.len() > most as usize {
+            let why = format!("{} chips; a node has at most {most}", self.devices.len());
             return Err(Error::config("devices", why));
         }
         if self.level < Level::Node {
@@ -146,6 +157,13 @@ impl NodeBuilder {
                 return Err(Error::config("devices", why));
             }
         }
+        if let Platform::Sim(simulation) = &self.platform {
+            let (ranks, name) = (simulation.topology.ranks(), &simulation.topology.name);
+            if let Some(device) = self.devices.iter().find(|device| device.0 >= ranks) {
+                let why = format!("there is no device {device} on `{name}`, which has {ranks}, from 0");
+                return Err(Error::config("devices", why));
+            }
+        }
         for (name, limit) in [("bring_up_limit", self.bring_up), ("wait_limit", self.wait_limit)] {
             if limit.is_zero() {
                 return Err(Error::config(name, "zero leaves no time for anything"));
@@ -153,7 +171,7 @@ impl NodeBuilder {
         }
         let mut plans: Vec<DomainPlan> = Vec::with_capacity(self.domains.len());
         for (segment, spec) in (0..).map(Segment).zip(&self.domains) {
-            let plan = spec.plan(&self.devices, segment)?;
+            let plan = spec.plan(&self.platform, &self.devices, segment)?;
             if plans.iter().any(|other| other.name == plan.name) {
                 return Err(Error::config(
                     "domains",

@@ -3,12 +3,13 @@
 use crate::error::{Error, Result};
 use crate::machine::SegmentPlan;
 use crate::node::Shared;
+use crate::platform::Platform;
 use ringwork_isa::{
-    Arg, Argument, Barrier, Device, Dtype, Element, In, InOut, MAX_RANKS, Out, Rank, SIGNAL_STRIDE_BYTES,
-    Segment, Signals, Span,
+    Arg, Argument, Barrier, Device, Dtype, Element, In, InOut, Out, Rank, SIGNAL_STRIDE_BYTES, Segment,
+    Signals, Span,
 };
 use ringwork_native::memory::PAGE_BYTES;
-use ringwork_native::segment::{Layout, MAX_SIGNALS};
+use ringwork_native::segment::MAX_SIGNALS;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -105,9 +106,14 @@ impl DomainSpec {
     }
 
     /// Works out where everything lies, or says which field cannot be.
-    pub(crate) fn plan(&self, devices: &[Device], segment: Segment) -> Result<DomainPlan> {
+    pub(crate) fn plan(
+        &self,
+        platform: &Platform,
+        devices: &[Device],
+        segment: Segment,
+    ) -> Result<DomainPlan> {
         let field = |name: &str| format!("domain `{}`: {name}", self.name);
-        let chips = self.chips(devices, &field)?;
+        let chips = self.chips(platform, devices, &field)?;
         let mut place = Places {
             buffers: BTreeMap::new(),
             signals: BTreeMap::new(),
@@ -133,7 +139,8 @@ impl DomainSpec {
             return Err(Error::config(field("buffers"), why));
         }
         let ranks = u32::try_from(chips.len()).unwrap_or(u32::MAX);
-        let layout = Layout::windows(segment, ranks, place.cells, asked)
+        let layout = platform
+            .windows(segment, ranks, place.cells, asked)
             .map_err(|error| Error::config(field("window_bytes"), error.to_string()))?;
         let what = format!("window \"{}\"", self.name);
         let plan = DomainPlan {
@@ -147,9 +154,15 @@ impl DomainSpec {
         Ok(plan)
     }
 
-    fn chips(&self, devices: &[Device], field: &dyn Fn(&str) -> String) -> Result<Vec<usize>> {
-        if self.members.is_empty() || self.members.len() > MAX_RANKS as usize {
-            let why = format!("{} members; a domain has 1 to {MAX_RANKS}", self.members.len());
+    fn chips(
+        &self,
+        platform: &Platform,
+        devices: &[Device],
+        field: &dyn Fn(&str) -> String,
+    ) -> Result<Vec<usize>> {
+        let most = platform.max_ranks();
+        if self.members.is_empty() || self.members.len() > most as usize {
+            let why = format!("{} members; a domain has 1 to {most}", self.members.len());
             return Err(Error::config(field("members"), why));
         }
         let mut chips = Vec::with_capacity(self.members.len());
@@ -569,7 +582,7 @@ mod tests {
             for (i, (count, dtype)) in counts.iter().enumerate() {
                 spec = spec.buffer_of(i.to_string(), Dtype::ALL[*dtype], *count);
             }
-            let plan = spec.plan(&[Device(0), Device(1)], Segment(0)).unwrap();
+            let plan = spec.plan(&Platform::Native, &[Device(0), Device(1)], Segment(0)).unwrap();
             let mut end = 0;
             for i in 0..counts.len() {
                 let place = plan.places.buffers[&i.to_string()];

@@ -13,6 +13,7 @@ mod flight;
 mod machine;
 mod node;
 mod orchestrator;
+mod platform;
 mod tensor;
 
 pub use config::NodeBuilder;
@@ -21,6 +22,7 @@ pub use domain::{Buffer, BufferPlace, Domain, DomainSpec, SignalRow};
 pub use error::{Cause, Error, Result, TaskFailure};
 pub use node::Node;
 pub use orchestrator::Orchestrator;
+pub use platform::{Clock, Platform, Simulated, Simulation};
 pub use ringwork_isa::{Device, Level, Rank};
 pub use ringwork_native::{Failure, Interrupter, Program};
 pub use tensor::Tensor;

@@ -2,9 +2,13 @@
 //!
 //! Everything above speaks to a [`Machine`] and cannot tell processes from a simulation.
 
+pub(crate) mod sim;
+
+use crate::platform::Simulated;
 use ringwork_isa::{Device, Rank, Segment, Task};
 use ringwork_native::segment::{Alarm, Attached, Layout};
 use ringwork_native::{Event, Fleet, InitialSegment, Interrupter, LastSeen, Launch};
+use ringwork_sim::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,6 +48,14 @@ pub(crate) trait Machine: Send {
     fn pid(&self, chip: usize) -> Option<u32>;
     fn kill(&mut self, chip: usize);
     fn close(&mut self);
+    /// Where virtual time is; `None` where time is real.
+    fn simulated(&self) -> Option<Simulated> {
+        None
+    }
+    /// What ran where and when, if it is kept.
+    fn timeline(&self) -> Option<Timeline> {
+        None
+    }
 }
 
 /// Processes on this host.

@@ -5,8 +5,10 @@ use crate::context::ChipContext;
 use crate::domain::{Domain, DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result};
 use crate::flight::Flights;
+use crate::machine::sim::SimMachine;
 use crate::machine::{Machine, NativeMachine, SegmentPlan};
 use crate::orchestrator::Orchestrator;
+use crate::platform::{Clock, Platform};
 use crate::tensor::Tensor;
 use ringwork_isa::{Device, Element, Rank, Segment};
 use ringwork_native::segment::Layout;
@@ -60,6 +62,7 @@ pub(crate) struct Known {
 pub(crate) struct State {
     pub(crate) name: String,
     pub(crate) machine: Box<dyn Machine>,
+    pub(crate) platform: Platform,
     pub(crate) devices: Vec<Device>,
     pub(crate) segments: BTreeMap<Segment, Known>,
     pub(crate) flights: Flights,
@@ -76,28 +79,24 @@ impl Node {
     }
 
     pub(crate) fn launch(mut builder: NodeBuilder, plans: Vec<DomainPlan>) -> Result<Node> {
-        let waiting = builder.waiting();
-        let launch = Launch {
-            devices: builder.devices.clone(),
-            program: builder.program.clone(),
-            segments: Vec::new(),
-            deadline: builder.bring_up,
-            waiting,
-        };
-        let segments: Vec<SegmentPlan> = plans.iter().map(|plan| plan.segment.clone()).collect();
-        let stage = |made: &BTreeMap<Segment, _>| {
-            for (spec, plan) in builder.domains.iter().zip(&plans) {
-                let segment: &Arc<ringwork_native::segment::Attached> = &made[&plan.segment.layout.segment];
-                // The plan was checked against the data, so it fits.
-                spec.for_each_staged(plan, |rank, offset, bytes| {
-                    let _ = segment.write(rank, offset, bytes);
-                });
+        let machine: Box<dyn Machine> = match &builder.platform {
+            Platform::Native => Box::new(launch_native(&mut builder, &plans)?),
+            Platform::Sim(simulation) => {
+                let mut machine = SimMachine::launch(simulation, &builder.devices, builder.wait_limit)?;
+                for (spec, plan) in builder.domains.iter().zip(&plans) {
+                    machine.create(&plan.segment)?;
+                    // The plan was checked against the data, so it fits.
+                    spec.for_each_staged(plan, |rank, offset, bytes| {
+                        let _ = machine.write(plan.segment.layout.segment, rank, offset, bytes);
+                    });
+                }
+                Box::new(machine)
             }
         };
-        let machine = NativeMachine::launch(&segments, stage, launch, &mut builder.on_step)?;
         let mut state = State {
             name: builder.name,
-            machine: Box::new(machine),
+            machine,
+            platform: builder.platform,
             devices: builder.devices,
             segments: BTreeMap::new(),
             flights: Flights::default(),
@@ -204,6 +203,14 @@ impl Node {
         Orchestrator::run(&self.shared, orchestration)
     }
 
+    /// What keeps this node's time.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        Clock {
+            node: self.shared.clone(),
+        }
+    }
+
     /// A handle by which another thread can end a run, for Ctrl-C.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
@@ -223,6 +230,34 @@ impl Node {
     }
 }
 
+/// Starts a process per chip, with everything staged before they can look.
+fn launch_native(builder: &mut NodeBuilder, plans: &[DomainPlan]) -> Result<NativeMachine> {
+    let waiting = builder.waiting();
+    let launch = Launch {
+        devices: builder.devices.clone(),
+        program: builder.program.clone(),
+        segments: Vec::new(),
+        deadline: builder.bring_up,
+        waiting,
+    };
+    let segments: Vec<SegmentPlan> = plans.iter().map(|plan| plan.segment.clone()).collect();
+    let stage = |made: &BTreeMap<Segment, _>| {
+        for (spec, plan) in builder.domains.iter().zip(plans) {
+            let segment: &Arc<ringwork_native::segment::Attached> = &made[&plan.segment.layout.segment];
+            // The plan was checked against the data, so it fits.
+            spec.for_each_staged(plan, |rank, offset, bytes| {
+                let _ = segment.write(rank, offset, bytes);
+            });
+        }
+    };
+    Ok(NativeMachine::launch(
+        &segments,
+        stage,
+        launch,
+        &mut builder.on_step,
+    )?)
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
         self.close();
@@ -234,7 +269,7 @@ pub(crate) fn open_domain(shared: &Shared, spec: &DomainSpec) -> Result<Domain> 
     let mut state = shared.lock();
     state.check_open()?;
     let segment = state.fresh_segment();
-    let plan = spec.plan(&state.devices, segment)?;
+    let plan = spec.plan(&state.platform, &state.devices, segment)?;
     for &chip in &plan.segment.chips {
         state.check_alive(chip)?;
     }

@@ -22,4 +22,5 @@ pub use net::{
 };
 pub use queue::EventQueue;
 pub use time::{PS_PER_SECOND, Ps, Rate, ShowPs};
+pub use topology::yaml;
 pub use topology::{Chip, Dma, Memory, PRESETS, Problem, Queues, Topology, TopologyError, Unit, preset_yaml};

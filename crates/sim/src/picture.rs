@@ -13,6 +13,9 @@ const MAX_BOXES: u64 = 600;
 /// Larger ones are drawn with fewer members.
 const MAX_DRAWN: u64 = 4096;
 
+/// From one box of a grid to the next, in boxes.
+const GRID_STEP: f64 = 1.6;
+
 type Point = (f64, f64);
 
 struct Drawing {
@@ -31,7 +34,9 @@ fn arrange(shape: &Shape, side: f64) -> Vec<Point> {
     let count = usize::try_from(shape.size()).unwrap_or(0);
     match shape {
         Shape::Line(_) | Shape::FatTree { .. } => (0..count).map(|i| (i as f64 * side * 1.5, 0.0)).collect(),
-        Shape::Mesh(dims) | Shape::Torus(dims) => (0..count).map(|i| grid(i, dims, side * 1.6)).collect(),
+        Shape::Mesh(dims) | Shape::Torus(dims) => {
+            (0..count).map(|i| grid(i, dims, side * GRID_STEP)).collect()
+        }
         Shape::Ring(_) | Shape::Full(_) | Shape::Switch { .. } => circle(count, side),
     }
 }
@@ -208,6 +213,7 @@ impl Topology {
         }
         let widest = lines.values().map(|line| line.0).fold(1.0, f64::max);
         let mut body = String::new();
+        let mut reach: Vec<Point> = at.values().copied().collect();
         for ((a, b), (rate, count, section, failed)) in &lines {
             let (p, q) = (at[a], at[b]);
             let width = 0.8 + 3.2 * (rate / widest).sqrt();
@@ -224,18 +230,41 @@ impl Topology {
                 crate::time::Scaled(*rate, "B/s in all"),
                 if *failed { ", failed" } else { "" }
             );
-            // Long links of a torus bend, so that they do not lie on the others.
             let (dx, dy) = (q.0 - p.0, q.1 - p.1);
             let length = (dx * dx + dy * dy).sqrt();
+            if self.goes_around(dx, dy, drawing.side) {
+                // Both ends point outwards: it comes in again on the other side.
+                let (ux, uy) = (dx / length * drawing.side, dy / length * drawing.side);
+                for (end, out) in [(p, (p.0 - ux, p.1 - uy)), (q, (q.0 + ux, q.1 + uy))] {
+                    let _ = writeln!(
+                        body,
+                        "<path class=\"around\" d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{colour}\" stroke-width=\"{width:.1}\"{dash}><title>{}</title></path>",
+                        end.0,
+                        end.1,
+                        out.0,
+                        out.1,
+                        escape(&title)
+                    );
+                    reach.push(out);
+                }
+                continue;
+            }
+            // Other long links bend, so that they do not lie on the short ones.
             let bend = if length > drawing.side * 2.4 && a < &fabric.places() && b < &fabric.places() {
                 0.16
             } else {
                 0.0
             };
             let middle = ((p.0 + q.0) / 2.0 - dy * bend, (p.1 + q.1) / 2.0 + dx * bend);
+            let crowded = bend > 0.0 && lines.len() > 64;
+            let far = if crowded { " class=\"far\"" } else { "" };
+            reach.push((
+                (p.0 + q.0 + 2.0 * middle.0) / 4.0,
+                (p.1 + q.1 + 2.0 * middle.1) / 4.0,
+            ));
             let _ = writeln!(
                 body,
-                "<path d=\"M{:.1} {:.1}Q{:.1} {:.1} {:.1} {:.1}\" stroke=\"{colour}\" stroke-width=\"{width:.1}\"{dash}><title>{}</title></path>",
+                "<path{far} d=\"M{:.1} {:.1}Q{:.1} {:.1} {:.1} {:.1}\" stroke=\"{colour}\" stroke-width=\"{width:.1}\"{dash}><title>{}</title></path>",
                 p.0,
                 p.1,
                 middle.0,
@@ -246,7 +275,24 @@ impl Topology {
             );
         }
         self.write_boxes(&drawing, &at, &mut body);
-        self.frame(&drawing, &at, &sections, &body)
+        self.frame(&drawing, &reach, &sections, &body)
+    }
+
+    /// Whether a link closes a row or a column of a torus.
+    fn goes_around(&self, dx: f64, dy: f64, side: f64) -> bool {
+        let [level] = self.levels.as_slice() else {
+            return false;
+        };
+        let Shape::Torus(dims) = &level.shape else {
+            return false;
+        };
+        let step = side * GRID_STEP;
+        let closes = |size: Option<&u32>, along: f64, across: f64| {
+            size.is_some_and(|size| *size > 2 && (along.abs() - f64::from(size - 1) * step).abs() < 1.0)
+                && across.abs() < 1.0
+        };
+        let mut sizes = dims.iter().rev();
+        closes(sizes.next(), dx, dy) || closes(sizes.next(), dy, dx)
     }
 
     /// A machine of the same shapes with fewer members, if this one is too large to draw.
@@ -331,10 +377,10 @@ impl Topology {
         }
     }
 
-    fn frame(&self, drawing: &Drawing, at: &BTreeMap<u32, Point>, sections: &[&str], body: &str) -> String {
+    fn frame(&self, drawing: &Drawing, reach: &[Point], sections: &[&str], body: &str) -> String {
         let margin = drawing.side * 1.5;
         let (mut low, mut high) = ((f64::MAX, f64::MAX), (f64::MIN, f64::MIN));
-        for (x, y) in at.values() {
+        for (x, y) in reach {
             low = (low.0.min(*x), low.1.min(*y));
             high = (high.0.max(*x), high.1.max(*y));
         }
@@ -399,14 +445,14 @@ impl Topology {
     pub fn html(&self) -> String {
         let name = escape(&self.name);
         format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{name}</title>\n<style>body {{ margin: 24px; font: 14px/1.5 system-ui, sans-serif; }} svg {{ max-width: 100%; height: auto; }} pre {{ background: #f6f8fa; padding: 14px; border-radius: 6px; overflow: auto; }}</style>\n<h1>{name}</h1>\n{}\n<pre>{}</pre>\n</html>\n",
+            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{name}</title>\n<style>body {{ margin: 24px auto; max-width: 1100px; padding: 0 24px; font: 14px/1.5 system-ui, sans-serif; color: #1c2430; }} svg {{ display: block; margin: 0 auto; max-width: 100%; max-height: 82vh; height: auto; }} pre {{ background: #f6f8fa; padding: 14px 18px; border-radius: 6px; overflow: auto; font-size: 13px; }}</style>\n{}\n<pre>{}</pre>\n</html>\n",
             self.svg(),
             escape(&self.describe())
         )
     }
 }
 
-const STYLE: &str = "path{fill:none;opacity:.85}.paper{fill:#fff}.chip{fill:#eef3f9;stroke:#44546a}.slow{fill:#fbe3e4;stroke:#d3364f}.switch{fill:#44546a}text{font:11px system-ui,sans-serif;text-anchor:middle;dominant-baseline:central;fill:#1c2430}circle+text{fill:#fff}.title{font-size:15px;font-weight:600;text-anchor:start;dominant-baseline:auto}.legend{font-size:12px;text-anchor:start;dominant-baseline:auto;fill:#44546a}";
+const STYLE: &str = "path{fill:none;opacity:.85}.far{opacity:.22}.around{stroke-linecap:round;stroke-dasharray:1 5;opacity:.7}.paper{fill:#fff}.chip{fill:#eef3f9;stroke:#44546a}.slow{fill:#fbe3e4;stroke:#d3364f}.switch{fill:#44546a}text{font:11px system-ui,sans-serif;text-anchor:middle;dominant-baseline:central;fill:#1c2430}circle+text{fill:#fff}.title{font-size:15px;font-weight:600;text-anchor:start;dominant-baseline:auto}.legend{font-size:12px;text-anchor:start;dominant-baseline:auto;fill:#44546a}";
 
 #[cfg(test)]
 mod tests {

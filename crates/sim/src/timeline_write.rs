@@ -176,10 +176,13 @@ impl Timeline {
             .replace(
                 "@SUMMARY@",
                 &format!(
-                    "{} rows, {} slices, {} in all",
+                    "{} in all on {} chips; the critical path is on {} of them",
+                    ShowPs(self.end_ps()),
                     self.rows.len(),
-                    self.slices.len(),
-                    ShowPs(self.end_ps())
+                    path.iter()
+                        .map(|(row, ..)| row)
+                        .collect::<std::collections::BTreeSet<_>>()
+                        .len(),
                 ),
             )
             .replace("@LOADS@", &loads.collect::<String>())

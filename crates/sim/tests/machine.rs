@@ -571,3 +571,85 @@ proptest! {
         prop_assert_eq!((a.fingerprint(), a.events(), a.now_ps()), (b.fingerprint(), b.events(), b.now_ps()));
     }
 }
+
+/// A notification follows its core's transfers, but the core itself sees it at once: program order.
+#[test]
+fn a_kernel_sees_its_own_notifications_whatever_they_still_wait_for() {
+    for preset in ["ring-2", "sip6-torus"] {
+        let machine = run_on::<u8, _, _>(
+            &Topology::preset(preset).unwrap(),
+            Options::default(),
+            1 << 16,
+            0,
+            false,
+            |core, d| async move {
+                if d.me > 0 {
+                    return Ok(());
+                }
+                for round in 1..=5 {
+                    // Under way long after the next two instructions.
+                    core.copy(d.buffer.on(d.rank(1))?, d.buffer).await?;
+                    core.notify(d.signal(0), Notify::Add(1)).await?;
+                    assert_eq!(core.peek(d.signal(0)).await?, round);
+                    core.notify(d.signal(0), Notify::Set(round)).await?;
+                    assert_eq!(core.wait(d.signal(0), Compare::Ge, round).await?, round);
+                }
+                Ok(())
+            },
+        );
+        assert!(machine.now_ps() > 0);
+    }
+}
+
+/// Same input, same trace, to the byte: in every build, on every machine. A change of these numbers is a change
+/// of what the simulator predicts.
+#[test]
+fn traces_are_the_same_bytes_in_every_build() {
+    let traced = Options {
+        trace: true,
+        ..Options::default()
+    };
+    let of = |preset: &str| {
+        let topology = Topology::preset(preset).unwrap();
+        run_on::<f32, _, _>(&topology, traced, 768, 768, true, |core, d| async move {
+            ring_all_reduce(&core, d, RING).await?;
+            all_to_all(
+                &core,
+                Domain {
+                    signals: shifted(d),
+                    ..d
+                },
+            )
+            .await
+        })
+    };
+    let hashes: Vec<_> = ["ring-8", "torus-4x2", "h100x8", "v100x8", "nodes-2x4"]
+        .iter()
+        .map(|preset| {
+            let (machine, again) = (of(preset), of(preset));
+            let timeline = machine.timeline();
+            assert_eq!(timeline.chrome_json(), again.timeline().chrome_json(), "{preset}");
+            assert_eq!(timeline.html(), again.timeline().html(), "{preset}");
+            format!("{preset} {:016x} {:016x}", timeline.hash(), machine.fingerprint())
+        })
+        .collect();
+    assert_eq!(
+        hashes,
+        [
+            "ring-8 400a3e270a0517cb 901112b3d208a5a5",
+            "torus-4x2 4772986acddc0f91 add73a8095cae2bd",
+            "h100x8 edffb9fad9217fb5 031491332344d3d1",
+            "v100x8 708b6d4e66e8fea3 943d39e99c18a831",
+            "nodes-2x4 f17214a13e151f71 17feb970b135be25",
+        ]
+    );
+}
+
+/// Signals that the first collective has not used.
+fn shifted(d: Domain<f32>) -> ringwork_isa::Signals {
+    ringwork_isa::Signals {
+        base: d.signals.base + 16 * 128,
+        count: d.signals.count - 16,
+        ..d.signals
+    }
+}

@@ -6,41 +6,28 @@
 mod arguments;
 mod collective;
 mod measure;
-mod plot;
+pub(crate) mod plot;
 mod row;
 mod stats;
-mod table;
-mod verify;
+pub(crate) mod table;
+pub(crate) mod verify;
 
 pub(crate) use arguments::{BenchArguments, Mode, Roots};
-pub(crate) use collective::Collective;
+pub(crate) use collective::{Collective, Collectives};
 pub(crate) use measure::{Bench, Question};
 
 use crate::launch;
+use crate::output::{append, begin_lines, say, write_new};
 use indicatif::{ProgressBar, ProgressStyle};
+use plot::of_rows;
 use ringwork::collectives::communicator::{Communicator, Error};
 use ringwork::isa::{Dtype, ReduceOp, with_dtype};
 use ringwork::native::ranks::{self, Job, Outcome, RANK_VARIABLE, Stop};
 use row::{CSV_HEADER, Row};
 use serde_json::json;
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use table::Table;
-
-/// Prints a line. Whoever reads may have seen enough (`| head`): then there is nothing left to do.
-macro_rules! say {
-    ($($text:tt)*) => {
-        if writeln!(std::io::stdout(), $($text)*).is_err() {
-            std::process::exit(EXIT_BROKEN_PIPE);
-        }
-    };
-}
-
-/// As if SIGPIPE had ended this process.
-const EXIT_BROKEN_PIPE: i32 = 141;
 
 pub(crate) fn run(arguments: &BenchArguments) -> ExitCode {
     if let Err(why) = arguments.check() {
@@ -221,10 +208,7 @@ impl<'a> Report<'a> {
     fn introduce(&self) -> Result<(), String> {
         let arguments = self.arguments;
         if let Some(csv) = &arguments.csv {
-            let empty = csv.as_os_str() == "-" || std::fs::metadata(csv).map_or(true, |file| file.len() == 0);
-            if empty {
-                append(csv, CSV_HEADER)?;
-            }
+            begin_lines(csv, CSV_HEADER)?;
         }
         if arguments.for_people() {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -296,7 +280,7 @@ impl<'a> Report<'a> {
         }
         if let Some(path) = &self.arguments.plot {
             let html = path.extension().is_some_and(|end| end == "html");
-            write_new(path, &plot::draw(&self.rows, html))?;
+            write_new(path, &of_rows(&self.rows).draw(html))?;
             if self.arguments.for_people() {
                 say!("# drawn in {}", path.display());
             }
@@ -315,24 +299,4 @@ fn bar(arguments: &BenchArguments, speaks: bool, steps: usize) -> ProgressBar {
     }
     let style = ProgressStyle::with_template("{bar:40} {pos} of {len}, {msg}, {eta} left");
     ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-/// Adds a line to a file, or prints it.
-fn append(path: &Path, line: &str) -> Result<(), String> {
-    if path.as_os_str() == "-" {
-        say!("{line}");
-        return Ok(());
-    }
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
-        .map_err(|error| format!("writing {}: {error}", path.display()))
-}
-
-/// Writes a file anew, or prints it.
-fn write_new(path: &Path, text: &str) -> Result<(), String> {
-    if path.as_os_str() == "-" {
-        say!("{}", text.trim_end());
-        return Ok(());
-    }
-    std::fs::write(path, text).map_err(|error| format!("writing {}: {error}", path.display()))
 }

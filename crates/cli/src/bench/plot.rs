@@ -4,16 +4,43 @@ use super::row::Row;
 use crate::units::short_bytes;
 use std::fmt::Write;
 
-/// A curve: its name and its points.
-struct Curve {
-    name: String,
-    points: Vec<(f64, f64)>,
+/// A curve: its name and its points, as (bytes, value).
+#[derive(Clone, Debug)]
+pub(crate) struct Curve {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// Two charts side by side with the same curves, and a table below them.
+#[derive(Clone, Debug)]
+pub(crate) struct Plot {
+    pub(crate) title: String,
+    pub(crate) charts: [(&'static str, Vec<Curve>); 2],
+    /// What the horizontal axis is.
+    pub(crate) across: String,
+    /// The table's rows, the first its head: for the page.
+    pub(crate) table: Vec<Vec<String>>,
+}
+
+/// Puts a point on the curve of this name, which may be new.
+pub(crate) fn add(curves: &mut Vec<Curve>, name: &str, point: (f64, f64)) {
+    if point.1 <= 0.0 {
+        return;
+    }
+    match curves.iter_mut().find(|curve| curve.name == name) {
+        Some(curve) => curve.points.push(point),
+        None => curves.push(Curve {
+            name: name.to_owned(),
+            points: vec![point],
+        }),
+    }
 }
 
 /// A chart's place and axes. Both axes are logarithmic: x in base 2, y in base 10.
 struct Chart {
     left: f64,
     title: &'static str,
+    across: String,
     x: (f64, f64),
     y: (i32, i32),
 }
@@ -29,81 +56,117 @@ const COLOURS: [&str; 8] = [
 ];
 const DASHES: [&str; 3] = ["", "7 4", "2 3"];
 
-/// Draws rows with sizes; what has none (barrier) is left out.
-pub(crate) fn draw(rows: &[Row], html: bool) -> String {
+/// What a benchmark draws; rows without a size (barrier) are left out.
+pub(crate) fn of_rows(rows: &[Row]) -> Plot {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.question.bytes > 0).collect();
-    let latency = curves(&rows, |row| row.stats.p50);
-    let bandwidth = curves(&rows, Row::busbw);
-    let legend_height = 22.0 * latency.len().div_ceil(3) as f64;
-    let (width, height) = (
-        2.0 * (LEFT + WIDTH) + GAP - 40.0,
-        TOP + HEIGHT + 64.0 + legend_height,
-    );
-    let ranks = rows.first().map_or(0, |row| row.ranks);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-         height=\"{height}\" font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <text x=\"{LEFT}\" y=\"26\" font-size=\"17\" font-weight=\"600\">ringwork bench, {ranks} ranks</text>\n"
-    );
-    let charts = [
-        ("time of a call (us, median)", LEFT, &latency),
-        ("bus bandwidth (GB/s)", LEFT + WIDTH + GAP, &bandwidth),
+    let (mut latency, mut bandwidth) = (Vec::new(), Vec::new());
+    let head = [
+        "what",
+        "size",
+        "median us",
+        "min us",
+        "p99 us",
+        "busbw GB/s",
+        "wrong",
+        "cores",
     ];
-    for (title, left, curves) in charts {
-        if let Some(chart) = Chart::around(title, left, curves) {
-            chart.draw(&mut svg, curves);
-        }
+    let mut table = vec![head.map(String::from).to_vec()];
+    for row in &rows {
+        let (name, bytes, stats) = (name(row), row.question.bytes as f64, row.stats);
+        add(&mut latency, &name, (bytes, stats.p50));
+        add(&mut bandwidth, &name, (bytes, row.busbw()));
+        table.push(vec![
+            name,
+            short_bytes(row.question.bytes),
+            format!("{:.3}", stats.p50),
+            format!("{:.3}", stats.min),
+            format!("{:.3}", stats.p99),
+            format!("{:.2}", row.busbw()),
+            row.wrong.map_or_else(|| "-".into(), |wrong| wrong.to_string()),
+            row.placement(),
+        ]);
     }
-    for (i, curve) in latency.iter().enumerate() {
-        let (x, y) = (
-            LEFT + (i % 3) as f64 * 330.0,
-            TOP + HEIGHT + 66.0 + (i / 3) as f64 * 22.0,
-        );
-        let _ = writeln!(
-            svg,
-            "<line x1=\"{x}\" y1=\"{0}\" x2=\"{1}\" y2=\"{0}\" {2}/><text x=\"{3}\" y=\"{y}\">{4}</text>",
-            y - 4.0,
-            x + 30.0,
-            stroke(i),
-            x + 38.0,
-            curve.name
-        );
+    let ranks = rows.first().map_or(0, |row| row.ranks);
+    Plot {
+        title: format!("ringwork bench, {ranks} ranks"),
+        charts: [
+            ("time of a call (us, median)", latency),
+            ("bus bandwidth (GB/s)", bandwidth),
+        ],
+        across: "size (bytes)".into(),
+        table,
     }
-    svg.push_str("</svg>\n");
-    if !html {
-        return svg;
-    }
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>ringwork bench</title>\n\
-         <style>body{{margin:2rem auto;max-width:{width}px;font:14px system-ui,sans-serif;color:#222}}\
-         svg{{max-width:100%;height:auto}}table{{border-collapse:collapse;margin-top:1.5rem}}\
-         td,th{{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #e4e4e4}}\
-         th:first-child,td:first-child{{text-align:left}}</style>\n{svg}{}</html>\n",
-        page_table(&rows)
-    )
 }
 
-fn page_table(rows: &[&Row]) -> String {
-    let mut table = String::from(
-        "<table><tr><th>what<th>size<th>median us<th>min us<th>p99 us<th>busbw GB/s<th>wrong<th>cores</tr>\n",
-    );
-    for row in rows {
-        let stats = row.stats;
-        let wrong = row.wrong.map_or_else(|| "-".into(), |wrong| wrong.to_string());
-        let _ = writeln!(
-            table,
-            "<tr><td>{}<td>{}<td>{:.3}<td>{:.3}<td>{:.3}<td>{:.2}<td>{wrong}<td>{}</tr>",
-            name(row),
-            short_bytes(row.question.bytes),
-            stats.p50,
-            stats.min,
-            stats.p99,
-            row.busbw(),
-            row.placement()
+impl Plot {
+    /// As an SVG, or as a page with the table.
+    pub(crate) fn draw(&self, html: bool) -> String {
+        let curves = &self.charts[0].1;
+        let legend_height = 22.0 * curves.len().div_ceil(3) as f64;
+        let (width, height) = (
+            2.0 * (LEFT + WIDTH) + GAP - 40.0,
+            TOP + HEIGHT + 64.0 + legend_height,
         );
+        let title = escape(&self.title);
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+             height=\"{height}\" font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+             <text x=\"{LEFT}\" y=\"26\" font-size=\"17\" font-weight=\"600\">{title}</text>\n"
+        );
+        for ((title, curves), left) in self.charts.iter().zip([LEFT, LEFT + WIDTH + GAP]) {
+            if let Some(chart) = Chart::around(title, left, &self.across, curves) {
+                chart.draw(&mut svg, curves);
+            }
+        }
+        for (i, curve) in curves.iter().enumerate() {
+            let (x, y) = (
+                LEFT + (i % 3) as f64 * 330.0,
+                TOP + HEIGHT + 66.0 + (i / 3) as f64 * 22.0,
+            );
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{x}\" y1=\"{0}\" x2=\"{1}\" y2=\"{0}\" {2}/><text x=\"{3}\" y=\"{y}\">{4}</text>",
+                y - 4.0,
+                x + 30.0,
+                stroke(i),
+                x + 38.0,
+                escape(&curve.name)
+            );
+        }
+        svg.push_str("</svg>\n");
+        if !html {
+            return svg;
+        }
+        format!(
+            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n\
+             <style>body{{margin:2rem auto;max-width:{width}px;font:14px system-ui,sans-serif;color:#222}}\
+             svg{{max-width:100%;height:auto}}table{{border-collapse:collapse;margin-top:1.5rem}}\
+             td,th{{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #e4e4e4;white-space:nowrap}}\
+             th{{color:#666;font-weight:600}}tr:hover td{{background:#f5f8fb}}\
+             th:first-child,td:first-child{{text-align:left}}</style>\n{svg}{}</html>\n",
+            self.page_table()
+        )
     }
-    table + "</table>\n"
+
+    fn page_table(&self) -> String {
+        let mut table = String::from("<table>");
+        for (i, row) in self.table.iter().enumerate() {
+            let tag = if i == 0 { "th" } else { "td" };
+            let cells: String = row
+                .iter()
+                .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)))
+                .collect();
+            let _ = writeln!(table, "<tr>{cells}</tr>");
+        }
+        table + "</table>\n"
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 fn name(row: &Row) -> String {
@@ -118,24 +181,6 @@ fn name(row: &Row) -> String {
     name
 }
 
-fn curves(rows: &[&Row], value: impl Fn(&Row) -> f64) -> Vec<Curve> {
-    let mut curves: Vec<Curve> = Vec::new();
-    for row in rows {
-        let (name, point) = (name(row), (row.question.bytes as f64, value(row)));
-        if point.1 <= 0.0 {
-            continue;
-        }
-        match curves.iter_mut().find(|curve| curve.name == name) {
-            Some(curve) => curve.points.push(point),
-            None => curves.push(Curve {
-                name,
-                points: vec![point],
-            }),
-        }
-    }
-    curves
-}
-
 fn stroke(i: usize) -> String {
     let (colour, dash) = (
         COLOURS[i % COLOURS.len()],
@@ -146,7 +191,7 @@ fn stroke(i: usize) -> String {
 
 impl Chart {
     /// Axes that hold every point.
-    fn around(title: &'static str, left: f64, curves: &[Curve]) -> Option<Chart> {
+    fn around(title: &'static str, left: f64, across: &str, curves: &[Curve]) -> Option<Chart> {
         let points = || curves.iter().flat_map(|curve| &curve.points);
         let least = |of: fn(&(f64, f64)) -> f64| points().map(of).min_by(f64::total_cmp);
         let most = |of: fn(&(f64, f64)) -> f64| points().map(of).max_by(f64::total_cmp);
@@ -160,6 +205,7 @@ impl Chart {
         Some(Chart {
             left,
             title,
+            across: escape(across),
             x: (x.0, x.1.max(x.0 + 1.0)),
             y,
         })
@@ -196,7 +242,7 @@ impl Chart {
                     svg,
                     "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{}\"><title>{}, {}: {:.3}</title></circle>",
                     COLOURS[i % COLOURS.len()],
-                    curve.name,
+                    escape(&curve.name),
                     short_bytes(bytes),
                     point.1
                 );
@@ -238,9 +284,10 @@ impl Chart {
         let _ = writeln!(
             svg,
             "<rect x=\"{left}\" y=\"{TOP}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"none\" stroke=\"#999\"/>\
-             <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">size (bytes)</text>",
+             <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             left + WIDTH / 2.0,
-            bottom + 38.0
+            bottom + 38.0,
+            self.across
         );
     }
 }

@@ -138,7 +138,7 @@ impl Table {
 }
 
 /// Microseconds, in four digits or so.
-fn time(us: f64) -> String {
+pub(crate) fn time(us: f64) -> String {
     match us {
         0.0..10.0 => format!("{us:.3}"),
         10.0..100.0 => format!("{us:.2}"),

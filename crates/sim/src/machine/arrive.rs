@@ -1,6 +1,6 @@
 //! Arrivals: what happens when bytes, notifications and questions get where they were going.
 
-use super::signals::Waiter;
+use super::signals::{Waiter, changed};
 use super::state::{Event, Notice, Purpose, Reply, State, Waiting};
 use crate::net::{Flow, Sent, Step};
 use ringwork_isa::{Notify, Result, Signal};
@@ -112,6 +112,7 @@ impl State {
         self.path = path;
         let visible = match sent {
             Sent::Booked { flow, .. } => {
+                self.core(core).unseen.push_back((slot, how));
                 let index = self.keep(notice);
                 self.set_purpose(flow, Purpose::Notify(index));
                 self.reply(core, now, Reply::Done);
@@ -120,9 +121,11 @@ impl State {
             Sent::Final { arrival_ps, .. } => arrival_ps.max(notice.floor_ps),
         };
         if visible > now {
+            self.core(core).unseen.push_back((slot, how));
             let index = self.keep(notice);
             self.queue.push(visible, Event::Signal(index));
         } else if notice.after > self.core(core).oldest {
+            self.core(core).unseen.push_back((slot, how));
             self.core(core).parked.push(notice);
         } else {
             self.apply(notice);
@@ -152,6 +155,11 @@ impl State {
 
     /// Changes a signal and wakes whoever it satisfies.
     fn apply(&mut self, notice: Notice) {
+        if let Some(core) = self.cores[notice.core as usize].as_mut()
+            && let Some(place) = core.unseen.iter().position(|(slot, _)| *slot == notice.slot)
+        {
+            core.unseen.remove(place);
+        }
         let cell = self
             .signals
             .change(notice.slot, notice.how, (notice.rank, notice.issued_ps));
@@ -189,13 +197,25 @@ impl State {
             back_ps,
             signal,
         } = waiting;
-        let (value, cause) = (
+        let (mut value, cause) = (
             self.signals.cells[slot as usize].value,
             self.signals.cells[slot as usize].cause,
         );
+        if wanted.is_none() {
+            // A kernel sees its own notifications in program order, whatever they still wait for. (One that
+            // waits for its own gets there too, later.)
+            for (of, how) in &self.core(core).unseen {
+                if *of == slot {
+                    value = changed(value, *how);
+                }
+            }
+        }
         if let Some((compare, operand)) = wanted
             && !compare.holds(value, operand)
         {
+            if !self.alarms.is_empty() && self.tell(core) {
+                return;
+            }
             self.signals.cells[slot as usize].waiters.push(Waiter {
                 core,
                 compare,

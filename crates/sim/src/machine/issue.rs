@@ -15,7 +15,7 @@
 //! - Data moves at issue. A program without races cannot tell.
 
 use super::memory::Located;
-use super::state::{Event, Reply, State, Until, Waiting};
+use super::state::{Event, Recent, Reply, State, Until, Waiting};
 use crate::time::Ps;
 use ringwork_isa::stepped::{Answer, Instruction};
 use ringwork_isa::{Dtype, ErrorKind, ReduceOp, Result, Signal, Site, Span};
@@ -76,22 +76,30 @@ impl State {
         self.core(core).at.map_or_else(Site::caller, Into::into)
     }
 
+    #[inline(always)]
     fn locate(&mut self, core: u32, span: &Span) -> Result<Located> {
         let rank = self.core(core).rank;
-        if let Some(located) = self.memory.locate(rank, span) {
-            return Ok(located);
+        match self.memory.locate(rank, span) {
+            Some(located) => Ok(located),
+            None => Err(self.not_mapped(core, span)),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn not_mapped(&mut self, core: u32, span: &Span) -> ringwork_isa::Error {
         let range = span.byte_range().unwrap_or(span.base..span.base);
         let site = self.site(core);
-        Err(ErrorKind::NotMapped {
+        let not_mapped = ErrorKind::NotMapped {
             segment: span.segment,
             start: range.start,
             end: range.end,
             site,
-        }
-        .into())
+        };
+        not_mapped.into()
     }
 
+    #[inline]
     fn refuse_overlap(&mut self, core: u32, dst: &Located, sources: &[Located]) -> Result<()> {
         let bad = sources
             .iter()
@@ -235,7 +243,29 @@ impl State {
     }
 
     /// The slot of a signal and the rank that owns it.
+    #[inline]
     pub(crate) fn slot(&mut self, core: u32, signal: &Signal) -> Result<(u32, u32)> {
+        let (segment, generation) = (signal.segment().0, self.signals.generation());
+        let index = usize::from(signal.rank() == signal.holder());
+        let recent = self.core(core).recent[index];
+        if recent.generation == generation
+            && recent.segment == segment
+            && signal.offset() == Some(recent.offset)
+        {
+            return Ok((recent.slot, recent.owner));
+        }
+        let (slot, owner) = self.find_slot(core, signal)?;
+        self.core(core).recent[index] = Recent {
+            segment,
+            generation,
+            offset: signal.offset().unwrap_or(u64::MAX),
+            slot,
+            owner,
+        };
+        Ok((slot, owner))
+    }
+
+    fn find_slot(&mut self, core: u32, signal: &Signal) -> Result<(u32, u32)> {
         let segment = signal.segment();
         let found = self
             .memory

@@ -29,6 +29,7 @@
 //! - **SIM-3 (no hang).** When nothing can happen any more and kernels still wait, [`Machine::run`] says
 //!   which and for what.
 
+mod alarm;
 mod arrive;
 mod error;
 mod issue;
@@ -89,6 +90,8 @@ struct Inner {
     state: RefCell<State>,
     kernels: RefCell<Vec<Option<Kernel>>>,
     outcomes: RefCell<Vec<Option<Outcome>>>,
+    /// Tasks that have ended since they were last asked for.
+    ended: RefCell<Vec<TaskId>>,
     limit_ps: Ps,
 }
 
@@ -133,6 +136,7 @@ impl Machine {
             state: RefCell::new(state),
             kernels: RefCell::default(),
             outcomes: RefCell::default(),
+            ended: RefCell::default(),
             limit_ps: options.limit_ps,
         };
         Machine {
@@ -177,7 +181,7 @@ impl Machine {
         state.memory.define(spec, &state.topology.chip.memories)
     }
 
-    /// Takes a segment away. Kernels that still use it get [`ringwork_isa::Error::NotMapped`].
+    /// Takes a segment away. Kernels that still use it get [`ringwork_isa::ErrorKind::NotMapped`].
     pub fn release(&self, segment: Segment) {
         let mut state = self.inner.state.borrow_mut();
         state.memory.release(segment);
@@ -280,8 +284,18 @@ impl Machine {
             .flatten()
     }
 
-    /// One event, or one kernel going on; `false` if there is neither.
-    fn turn(&self) -> std::result::Result<bool, SimError> {
+    /// The tasks that have ended since this was last called, in the order they did.
+    #[must_use]
+    pub fn take_ended(&self) -> Vec<TaskId> {
+        std::mem::take(&mut *self.inner.ended.borrow_mut())
+    }
+
+    /// Goes one step: one event, or one kernel going on; `false` if there is neither. For hosts that look
+    /// at something else in between; [`run`](Machine::run) then says whether anybody is left waiting.
+    ///
+    /// # Errors
+    /// [`SimError::TooLong`].
+    pub fn turn(&self) -> std::result::Result<bool, SimError> {
         let next = {
             let mut state = self.inner.state.borrow_mut();
             if state.ready.is_empty() && !state.step() {
@@ -332,6 +346,7 @@ impl Machine {
                     end_ps,
                 };
                 self.inner.outcomes.borrow_mut()[core as usize] = Some(outcome);
+                self.inner.ended.borrow_mut().push(TaskId(core));
             }
         }
     }

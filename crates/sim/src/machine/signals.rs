@@ -27,6 +27,14 @@ impl Hasher for Mix {
     }
 }
 
+/// A signal's value after a notification.
+pub(crate) fn changed(value: i32, how: Notify) -> i32 {
+    match how {
+        Notify::Set(new) => new,
+        Notify::Add(amount) => value.wrapping_add(amount),
+    }
+}
+
 /// A core that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
@@ -52,6 +60,8 @@ pub(crate) struct Signals {
     pub(crate) cells: Vec<Cell>,
     /// Segments that have signals.
     segments: BTreeSet<u32>,
+    /// How often segments have gone: what was known of slots before may be wrong.
+    gone: u32,
 }
 
 impl Signals {
@@ -72,8 +82,15 @@ impl Signals {
         })
     }
 
+    /// What is known of slots holds while this stays the same; never 0.
+    #[inline]
+    pub(crate) fn generation(&self) -> u32 {
+        self.gone.wrapping_add(1).max(1)
+    }
+
     /// Forgets the signals of a segment that is gone.
     pub(crate) fn release(&mut self, segment: u32) {
+        self.gone = self.gone.wrapping_add(1);
         // Slots stay, so that numbers in flight keep their meaning; only the way to them goes.
         if self.segments.remove(&segment) {
             self.slots.retain(|(of, _), _| *of != segment);
@@ -98,10 +115,7 @@ impl Signals {
     #[inline]
     pub(crate) fn change(&mut self, slot: u32, how: Notify, cause: (u32, u64)) -> &mut Cell {
         let cell = &mut self.cells[slot as usize];
-        cell.value = match how {
-            Notify::Set(value) => value,
-            Notify::Add(amount) => cell.value.wrapping_add(amount),
-        };
+        cell.value = changed(cell.value, how);
         cell.cause = cause;
         cell
     }

@@ -9,8 +9,8 @@ use crate::queue::EventQueue;
 use crate::time::{Ps, Rate};
 use crate::topology::Topology;
 use ringwork_isa::stepped::{Answer, Instruction};
-use ringwork_isa::{Compare, Notify, Result, Signal, Waited};
-use std::collections::VecDeque;
+use ringwork_isa::{Compare, Notify, Result, Signal};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::Location;
 
 /// What can happen.
@@ -124,6 +124,17 @@ impl Reply {
     }
 }
 
+/// A signal that a core has just used: most use two, their own and a neighbour's, over and over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recent {
+    pub(crate) segment: u32,
+    /// Segments come and go: when this was known; 0 for never.
+    pub(crate) generation: u32,
+    pub(crate) offset: u64,
+    pub(crate) slot: u32,
+    pub(crate) owner: u32,
+}
+
 /// One running kernel.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -145,6 +156,8 @@ pub(crate) struct Core {
     pub(crate) posted: Vec<Posted>,
     /// Notifications that have arrived before what they must follow.
     pub(crate) parked: Vec<Notice>,
+    /// Its own notifications that others cannot see yet, oldest first: it sees them itself.
+    pub(crate) unseen: VecDeque<(u32, Notify)>,
     /// An instruction that waits for memory or a DMA queue.
     pub(crate) stalled: Option<Box<Instruction>>,
     /// Fetches still to come, and what the vector engine then combines.
@@ -152,6 +165,8 @@ pub(crate) struct Core {
     pub(crate) fetched_ps: Ps,
     pub(crate) combine_bytes: u64,
     pub(crate) waiting: Option<Waiting>,
+    /// Its own signal, and another's.
+    pub(crate) recent: [Recent; 2],
     /// Free peeks since the clock last moved for this core.
     pub(crate) peeks: (Ps, u32),
     /// The kernel has returned this; the task ends when nothing is under way.
@@ -198,6 +213,8 @@ pub(crate) struct State {
     pub(crate) first_port: u32,
     pub(crate) ports: Vec<bool>,
     pub(crate) fingerprint: u64,
+    /// Segments that were given up, and why.
+    pub(crate) alarms: BTreeMap<u32, String>,
     /// The first kernel that failed since the last run ended.
     pub(crate) failure: Option<(u32, String, ringwork_isa::Error)>,
 }
@@ -257,6 +274,7 @@ impl State {
             operands: Vec::new(),
             ports,
             fingerprint: 0xcbf2_9ce4_8422_2325,
+            alarms: BTreeMap::new(),
             failure: None,
             topology: topology.clone(),
         }
@@ -289,11 +307,13 @@ impl State {
             oldest: 0,
             posted: Vec::new(),
             parked: Vec::new(),
+            unseen: VecDeque::new(),
             stalled: None,
             fetches: 0,
             fetched_ps: 0,
             combine_bytes: 0,
             waiting: None,
+            recent: [Recent::default(); 2],
             peeks: (0, 0),
             returned: None,
         };
@@ -397,25 +417,9 @@ impl State {
 
     /// What a core that never ends is stuck on.
     pub(crate) fn stuck(&self, core: &Core) -> Stuck {
-        let on = match (&core.waiting, core.at) {
-            (
-                Some(Waiting {
-                    signal,
-                    slot,
-                    wanted: Some((compare, needed)),
-                    ..
-                }),
-                Some(at),
-            ) => StuckOn::Signal(Waited {
-                me: signal.holder(),
-                on: signal.rank(),
-                signal: signal.index(),
-                value: self.signals.cells[*slot as usize].value,
-                compare: *compare,
-                needed: *needed,
-                site: at.into(),
-            }),
-            (_, at) => StuckOn::Unknown(at.map(Into::into)),
+        let on = match self.waited(core) {
+            Some(waited) => StuckOn::Signal(waited),
+            None => StuckOn::Unknown(core.at.map(Into::into)),
         };
         Stuck {
             rank: core.rank,

@@ -23,7 +23,7 @@ mod presets;
 #[cfg(test)]
 mod tests;
 mod units;
-mod yaml;
+pub mod yaml;
 
 pub use chip::{Chip, Dma, Memory, Queues};
 pub use error::{Problem, TopologyError};
@@ -32,7 +32,7 @@ pub use presets::{PRESETS, preset_yaml};
 use crate::net::{Fabric, Level, Switching};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yaml::Reader;
+use yaml::Tree;
 
 /// What a rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +84,15 @@ impl Topology {
     /// # Errors
     /// The first thing that is wrong, with its line.
     pub fn from_yaml(file: &str, text: &str) -> Result<Topology, TopologyError> {
-        let tree = yaml::parse(file, text)?;
-        let top = Reader::new(file, &tree).table(&TOP_KEYS)?;
+        Topology::from_tree(file, &Tree::parse(file, text)?)
+    }
+
+    /// A machine from a file that was read, and perhaps changed; its name is `file` unless it has one.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line.
+    pub fn from_tree(file: &str, tree: &Tree) -> Result<Topology, TopologyError> {
+        let top = tree.reader().table(&TOP_KEYS)?;
         let mut chip = top.get("chip").map_or(Ok(Chip::default()), |r| chip::read(&r))?;
         let (key, mut wired) = if let Some(network) = top.get("network") {
             (network.clone(), network::read(&network)?)

@@ -1,5 +1,15 @@
 //! YAML as a tree that knows its lines, and readers that know what may be written.
 //!
+//! ```
+//! use ringwork_sim::yaml::Tree;
+//! let mut tree = Tree::parse("mine.yaml", "sizes: [1 KiB, 1 MiB]\nwire: {latency: 1 us}").unwrap();
+//! tree.set("wire.latency", "2 us").unwrap();
+//! let table = tree.reader().table(&["sizes", "wire"]).unwrap();
+//! let wire = table.get("wire").unwrap().table(&["latency"]).unwrap();
+//! assert_eq!(wire.get("latency").unwrap().text().unwrap(), "2 us");
+//! assert_eq!(table.get("sizes").unwrap().list().unwrap()[1].bytes().unwrap(), 1 << 20);
+//! ```
+//!
 //! Only the parser is from outside; keys, words and units are checked here, so that every complaint names
 //! the file, the line, the key and its cure.
 
@@ -27,6 +37,26 @@ pub(crate) enum Value {
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+impl Value {
+    fn flow(&self) -> String {
+        match self {
+            Value::Nothing => "null".into(),
+            Value::Scalar(text) => text.clone(),
+            Value::List(items) => {
+                let items: Vec<_> = items.iter().map(|item| item.value.flow()).collect();
+                format!("[{}]", items.join(", "))
+            }
+            Value::Table(entries) => {
+                let entries: Vec<_> = entries
+                    .iter()
+                    .map(|(key, _, node)| format!("{key}: {}", node.value.flow()))
+                    .collect();
+                format!("{{{}}}", entries.join(", "))
+            }
+        }
     }
 }
 
@@ -84,8 +114,76 @@ impl From<Spanned<Value>> for Node {
     }
 }
 
+/// A file as a tree.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    file: String,
+    node: Node,
+}
+
+impl Tree {
+    /// Reads a file's text; `file` is only for messages.
+    ///
+    /// # Errors
+    /// If it is not YAML, or nests, repeats or goes on beyond what a description may.
+    pub fn parse(file: &str, text: &str) -> Result<Tree, TopologyError> {
+        let (file, node) = (file.to_owned(), parse(file, text)?);
+        Ok(Tree { file, node })
+    }
+
+    /// A reader of the whole.
+    #[must_use]
+    pub fn reader(&self) -> Reader<'_> {
+        Reader::new(&self.file, &self.node)
+    }
+
+    /// Puts a value, itself YAML, at a place like `network.bandwidth` or `levels.0.latency`. Tables that are
+    /// not there are made; items of lists must be.
+    ///
+    /// # Errors
+    /// If the value is not YAML, or the place cannot be.
+    pub fn set(&mut self, place: &str, value: &str) -> Result<(), TopologyError> {
+        let fail = |problem: String| TopologyError {
+            file: self.file.clone(),
+            line: 0,
+            key: place.to_owned(),
+            problem: Problem::Syntax(problem),
+        };
+        let new = parse(place, value)?;
+        let mut node = &mut self.node;
+        for part in place.split('.') {
+            if part.is_empty() {
+                return Err(fail("a place is keys with dots between them".into()));
+            }
+            if matches!(node.value, Value::Nothing) {
+                node.value = Value::Table(Vec::new());
+            }
+            let line = node.line;
+            node = match &mut node.value {
+                Value::Table(entries) => {
+                    let found = entries.iter().position(|(key, ..)| key == part);
+                    let index = found.unwrap_or_else(|| {
+                        let value = Value::Nothing;
+                        entries.push((part.to_owned(), line, Node { line, value }));
+                        entries.len() - 1
+                    });
+                    &mut entries[index].2
+                }
+                Value::List(items) => {
+                    let count = items.len();
+                    let item = part.parse().ok().and_then(|index: usize| items.get_mut(index));
+                    item.ok_or_else(|| fail(format!("`{part}` is no item of a list of {count}, from 0")))?
+                }
+                _ => return Err(fail(format!("there is nothing inside, so no `{part}`"))),
+            };
+        }
+        node.value = new.value;
+        Ok(())
+    }
+}
+
 /// Reads a file's text.
-pub(crate) fn parse(file: &str, text: &str) -> Result<Node, TopologyError> {
+fn parse(file: &str, text: &str) -> Result<Node, TopologyError> {
     let fail = |line: u64, message: String| TopologyError {
         file: file.into(),
         line,
@@ -143,7 +241,7 @@ fn shorten_message(message: &str) -> String {
 
 /// Reads one value, knowing where it is.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     file: &'a str,
     key: String,
     node: &'a Node,
@@ -158,7 +256,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn error(&self, problem: Problem) -> TopologyError {
+    /// This value is wrong: where it is, and how.
+    #[must_use]
+    pub fn error(&self, problem: Problem) -> TopologyError {
         TopologyError {
             file: self.file.into(),
             line: self.node.line,
@@ -181,12 +281,17 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(crate) fn is_list(&self) -> bool {
+    /// Whether it is a list.
+    #[must_use]
+    pub fn is_list(&self) -> bool {
         matches!(self.node.value, Value::List(_))
     }
 
     /// A table that may only have these keys.
-    pub(crate) fn table(&self, valid: &[&'static str]) -> Result<Table<'a>, TopologyError> {
+    ///
+    /// # Errors
+    /// If it is no table, or has another key: named, with its line and the nearest valid one.
+    pub fn table(&self, valid: &[&'static str]) -> Result<Table<'a>, TopologyError> {
         let Value::Table(entries) = &self.node.value else {
             return Err(self.malformed("a table", &format!("{}: ...", valid.first().unwrap_or(&"key"))));
         };
@@ -206,7 +311,11 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(crate) fn list(&self) -> Result<Vec<Reader<'a>>, TopologyError> {
+    /// The items of a list.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn list(&self) -> Result<Vec<Reader<'a>>, TopologyError> {
         let Value::List(items) = &self.node.value else {
             return Err(self.malformed("a list", "[4, 4]"));
         };
@@ -218,11 +327,54 @@ impl<'a> Reader<'a> {
         Ok(items.iter().enumerate().map(item).collect())
     }
 
-    pub(crate) fn text(&self) -> Result<&'a str, TopologyError> {
+    /// A word, a number, or any text.
+    ///
+    /// # Errors
+    /// If it is a list or a table.
+    pub fn text(&self) -> Result<&'a str, TopologyError> {
         match &self.node.value {
             Value::Scalar(text) => Ok(text),
             _ => Err(self.malformed("a word or a number", "ring")),
         }
+    }
+
+    /// A number of bytes: `64 MiB`.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn bytes(&self) -> Result<u64, TopologyError> {
+        self.unit(super::units::bytes)
+    }
+
+    /// The value as YAML again, on one line.
+    #[must_use]
+    pub fn flow(&self) -> String {
+        self.node.value.flow()
+    }
+
+    /// The keys of a table and what they hold, in the order written.
+    ///
+    /// # Errors
+    /// If it is no table.
+    pub fn entries(&self) -> Result<Vec<(&'a str, Reader<'a>)>, TopologyError> {
+        let Value::Table(entries) = &self.node.value else {
+            return Err(self.malformed("a table", "key: ..."));
+        };
+        let entry = |(key, _, node): &'a (String, u64, Node)| {
+            let reader = Reader {
+                file: self.file,
+                key: format!("{}.{key}", self.key),
+                node,
+            };
+            (key.as_str(), reader)
+        };
+        Ok(entries.iter().map(entry).collect())
+    }
+
+    /// Where it is, as people read it: `ccl.yaml:3`.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.file, self.node.line)
     }
 
     pub(crate) fn unit<T>(&self, read: impl Fn(&str) -> Result<T, Problem>) -> Result<T, TopologyError> {
@@ -246,7 +398,10 @@ impl<'a> Reader<'a> {
     }
 
     /// A whole number in a range.
-    pub(crate) fn count(&self, least: u64, most: u64) -> Result<u32, TopologyError> {
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn count(&self, least: u64, most: u64) -> Result<u32, TopologyError> {
         let text = self.text()?.replace('_', "");
         let value = text.parse::<u64>().map_err(|_| {
             if text.parse::<f64>().is_ok() {
@@ -296,13 +451,15 @@ impl<'a> Reader<'a> {
 
 /// A table whose keys have been checked.
 #[derive(Clone, Debug)]
-pub(crate) struct Table<'a> {
+pub struct Table<'a> {
     pub(crate) reader: Reader<'a>,
     entries: &'a [(String, u64, Node)],
 }
 
 impl<'a> Table<'a> {
-    pub(crate) fn get(&self, key: &str) -> Option<Reader<'a>> {
+    /// What a key holds, if it is there.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Reader<'a>> {
         let (_, line, node) = self.entries.iter().find(|(name, ..)| name == key)?;
         let _ = line;
         let prefix = &self.reader.key;
@@ -318,7 +475,11 @@ impl<'a> Table<'a> {
         })
     }
 
-    pub(crate) fn need(&self, key: &'static str, example: &str) -> Result<Reader<'a>, TopologyError> {
+    /// What a key holds.
+    ///
+    /// # Errors
+    /// If it is missing: says so, with an example.
+    pub fn need(&self, key: &'static str, example: &str) -> Result<Reader<'a>, TopologyError> {
         let missing = || {
             self.reader
                 .error(Problem::Missing(key, format!("{key}: {example}")))

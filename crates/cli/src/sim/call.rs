@@ -1,0 +1,365 @@
+//! One collective on a machine: memory, kernels, time, and whether the data is right.
+
+use crate::bench::Collective;
+use crate::bench::verify::Pattern;
+use ringwork::collectives::{Algorithm, Team, kernels};
+use ringwork::isa::{
+    Arg, Argument, Barrier, Dtype, Element, Rank, ReduceOp, Segment, Signals, Span, Task, with_dtype,
+};
+use ringwork::native::{memory::available_bytes, registry};
+use ringwork::runtime::Interrupter;
+use ringwork::sim::timeline::Load;
+use ringwork::sim::{Bound, Machine, Options, SegmentSpec, ShowPs, Topology, lower_bound};
+
+/// What is simulated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) collective: Collective,
+    /// `None` where there is one way only.
+    pub(crate) algorithm: Option<Algorithm>,
+    pub(crate) ranks: u32,
+    /// As nccl-tests counts them.
+    pub(crate) bytes: usize,
+    pub(crate) dtype: Dtype,
+    /// Bytes of scratch per rank; as much as everything takes at once unless said otherwise.
+    pub(crate) scratch: Option<u64>,
+    /// Compute time alone.
+    pub(crate) timing_only: bool,
+}
+
+/// What it would take.
+#[derive(Clone, Debug)]
+pub(crate) struct Prediction {
+    pub(crate) time_ps: u64,
+    pub(crate) events: u64,
+    pub(crate) bound: Bound,
+    pub(crate) busiest: Option<Load>,
+}
+
+/// Why there is no prediction.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Interrupted,
+    Because(String),
+}
+
+impl Call {
+    /// What the algorithm is called.
+    pub(crate) fn algorithm_name(&self) -> &'static str {
+        self.algorithm.map_or("direct", Algorithm::name)
+    }
+
+    /// Runs it on a machine. The lower bound is asserted, and every value of every rank is checked unless
+    /// only time is computed.
+    /// `heard` is told of events and virtual time from time to time.
+    pub(crate) fn simulate(
+        &self,
+        topology: &Topology,
+        stop: &Interrupter,
+        heard: &dyn Fn(u64, u64),
+    ) -> Result<Prediction, Failure> {
+        with_dtype!(self.dtype, T => Run::<T>::new(self, topology)?.finish(stop, heard))
+    }
+
+    fn pattern(&self) -> Pattern {
+        Pattern {
+            collective: self.collective,
+            op: ReduceOp::Sum,
+            ranks: self.ranks as usize,
+            root: 0,
+            salt: 1,
+        }
+    }
+}
+
+/// Turns between two looks at Ctrl-C.
+const LOOK_TURNS: u32 = 4096;
+const SEGMENT: Segment = Segment(1);
+const CELL_BYTES: u64 = ringwork::isa::SIGNAL_STRIDE_BYTES;
+
+/// An argument that has been made already.
+struct Made(Arg);
+
+impl<P> Argument<P> for Made {
+    fn to_arg(&self) -> Arg {
+        self.0
+    }
+}
+
+/// A call on a machine. Every rank has, one after the other: signals, scratch, input, output.
+struct Run<'a, T> {
+    call: &'a Call,
+    topology: &'a Topology,
+    machine: Machine,
+    cells: u64,
+    scratch: usize,
+    send: usize,
+    recv: usize,
+    element: std::marker::PhantomData<T>,
+}
+
+impl<'a, T: Element> Run<'a, T> {
+    fn new(call: &'a Call, topology: &'a Topology) -> Result<Run<'a, T>, Failure> {
+        let (size, ranks) = (T::DTYPE.bytes(), call.ranks as usize);
+        let elements = call.bytes / size;
+        let counts = call.collective.counts(elements, ranks);
+        let asked = call.scratch.map_or(2 * elements, |bytes| {
+            usize::try_from(bytes).unwrap_or(usize::MAX) / size
+        });
+        let options = Options {
+            timing_only: call.timing_only,
+            ..Options::default()
+        };
+        let run = Run {
+            call,
+            topology,
+            machine: Machine::new(topology, options),
+            cells: u64::from(1 + Team::<T>::STEP_CELLS),
+            scratch: asked.max(2 * ranks),
+            send: counts.send,
+            recv: counts.recv,
+            element: std::marker::PhantomData,
+        };
+        let need_bytes = run.stride().saturating_mul(u64::from(call.ranks));
+        if !call.timing_only && need_bytes > available_bytes() {
+            return Err(Failure::Because(format!(
+                "{} of {} B over {} ranks needs {need_bytes} B of memory and {} are free; use --timing-only, --scratch or smaller sizes",
+                call.collective,
+                call.bytes,
+                call.ranks,
+                available_bytes()
+            )));
+        }
+        let spec = SegmentSpec {
+            segment: SEGMENT,
+            members: (0..call.ranks).collect(),
+            bytes: need_bytes,
+            memory: 0,
+        };
+        run.machine.define(spec).map_err(because)?;
+        Ok(run)
+    }
+
+    fn at(&self, before: &[usize]) -> u64 {
+        let room = |count: &usize| ((*count * T::DTYPE.bytes()) as u64).next_multiple_of(CELL_BYTES);
+        self.cells * CELL_BYTES + before.iter().map(room).sum::<u64>()
+    }
+
+    fn stride(&self) -> u64 {
+        self.at(&[self.scratch, self.send, self.recv])
+    }
+
+    fn span(&self, me: u32, base: u64, len: usize) -> Span {
+        Span {
+            segment: SEGMENT,
+            base,
+            stride: self.stride(),
+            me: Rank(me),
+            rank: Rank(me),
+            ranks: self.call.ranks,
+            dtype: T::DTYPE,
+            start: 0,
+            len: len as u64,
+        }
+    }
+
+    fn signals(&self, me: u32, first: u64, count: u32) -> Signals {
+        Signals {
+            segment: SEGMENT,
+            base: first * CELL_BYTES,
+            stride: self.stride(),
+            count,
+            me: Rank(me),
+            ranks: self.call.ranks,
+        }
+    }
+
+    /// The kernel that one rank runs.
+    fn task(&self, me: u32) -> Result<Task, Failure> {
+        let x = Made(Arg::Memory(self.span(me, self.at(&[self.scratch]), self.send)));
+        let y = Made(Arg::Memory(self.span(
+            me,
+            self.at(&[self.scratch, self.send]),
+            self.recv,
+        )));
+        let scratch = Made(Arg::Window(self.span(me, self.at(&[]), self.scratch)));
+        let meet = Made(Arg::Barrier(Barrier::new(self.signals(me, 0, 1))));
+        let steps = Made(Arg::Signals(self.signals(me, 1, Team::<T>::STEP_CELLS)));
+        let (op, root) = (ReduceOp::Sum, Rank(0));
+        Ok(match self.call.collective {
+            Collective::AllReduce => {
+                let algorithm = self.call.algorithm.unwrap_or(Algorithm::TwoPhase);
+                kernels::all_reduce::task::<T>(x, y, scratch, meet, steps, op, algorithm)
+            }
+            Collective::AllGather => kernels::all_gather::task::<T>(x, y, scratch, meet, steps),
+            Collective::ReduceScatter => kernels::reduce_scatter::task::<T>(x, y, scratch, meet, steps, op),
+            Collective::Broadcast => kernels::broadcast::task::<T>(x, y, scratch, meet, steps, root),
+            Collective::Reduce => kernels::reduce::task::<T>(x, y, scratch, meet, steps, op, root),
+            Collective::AllToAll => kernels::all_to_all::task::<T>(x, y, scratch, meet, steps),
+            Collective::Gather => kernels::gather::task::<T>(x, y, scratch, meet, steps, root),
+            Collective::Scatter => kernels::scatter::task::<T>(x, y, scratch, meet, steps, root),
+            Collective::Barrier => {
+                return Err(Failure::Because(
+                    "a barrier moves no data; there is nothing to predict per size".into(),
+                ));
+            }
+        })
+    }
+
+    fn finish(self, stop: &Interrupter, heard: &dyn Fn(u64, u64)) -> Result<Prediction, Failure> {
+        let pattern = self.call.pattern();
+        for rank in 0..self.call.ranks {
+            if !self.call.timing_only {
+                let values: Vec<T> = (0..self.send).map(|i| pattern.input(rank as usize, i)).collect();
+                let at = self.stride() * u64::from(rank) + self.at(&[self.scratch]);
+                let bytes = bytemuck::cast_slice(&values);
+                self.machine.write(SEGMENT, at, bytes).map_err(because)?;
+            }
+            let Task { kernel, args, .. } = self.task(rank)?;
+            let entry = registry::find(&kernel).map_err(because)?;
+            let name = self.call.collective.name();
+            self.machine
+                .spawn(rank, name, |core| (entry.step)(core, args))
+                .map_err(because)?;
+        }
+        'run: loop {
+            for _ in 0..LOOK_TURNS {
+                if !self.machine.turn().map_err(because)? {
+                    break 'run;
+                }
+            }
+            if stop.is_interrupted() {
+                return Err(Failure::Interrupted);
+            }
+            heard(self.machine.events(), self.machine.now_ps());
+        }
+        self.machine.run().map_err(because)?;
+        if !self.call.timing_only {
+            self.check(&pattern)?;
+        }
+        self.predict()
+    }
+
+    /// Every value of every rank.
+    fn check(&self, pattern: &Pattern) -> Result<(), Failure> {
+        let everybody_gets_the_same = matches!(
+            self.call.collective,
+            Collective::AllReduce | Collective::AllGather | Collective::Broadcast
+        );
+        let mut expected: Vec<Option<T>> = Vec::new();
+        for rank in 0..self.call.ranks {
+            let me = rank as usize;
+            // Out of place, a reduction leaves the others' output alone.
+            if self.call.collective == Collective::Reduce && me != pattern.root {
+                continue;
+            }
+            let at = self.stride() * u64::from(rank) + self.at(&[self.scratch, self.send]);
+            let bytes = self
+                .machine
+                .read(SEGMENT, at, self.recv * T::DTYPE.bytes())
+                .map_err(because)?;
+            let values: Vec<T> = bytemuck::pod_collect_to_vec(&bytes);
+            if rank == 0 || !everybody_gets_the_same {
+                expected = (0..self.recv).map(|i| pattern.result(me, i, self.recv)).collect();
+            }
+            for (i, (value, expected)) in values.iter().zip(&expected).enumerate() {
+                if let Some(expected) = expected.filter(|expected| expected != value) {
+                    return Err(Failure::Because(format!(
+                        "WRONG RESULT: {} {}, {} B over {} ranks: element {i} of rank {rank} is {value}, should be {expected}",
+                        self.call.collective,
+                        self.call.algorithm_name(),
+                        self.call.bytes,
+                        self.call.ranks
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn predict(&self) -> Result<Prediction, Failure> {
+        let time_ps = self.machine.now_ps();
+        let op = self.call.collective.name().parse().map_err(Failure::Because)?;
+        let bound = lower_bound(op, self.topology, self.call.ranks, self.call.bytes as u64);
+        bound.check(time_ps, self.call.ranks).map_err(|below| {
+            Failure::Because(format!(
+                "{} {} of {} B over {} ranks of {}: predicted {}, and no algorithm can take less than {}: {below}",
+                self.call.collective,
+                self.call.algorithm_name(),
+                self.call.bytes,
+                self.call.ranks,
+                self.topology.name,
+                ShowPs(time_ps),
+                ShowPs(bound.total_ps()),
+            ))
+        })?;
+        Ok(Prediction {
+            time_ps,
+            events: self.machine.events(),
+            bound,
+            busiest: self.machine.busiest(),
+        })
+    }
+}
+
+fn because(error: impl std::fmt::Display) -> Failure {
+    Failure::Because(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(collective: Collective) -> Call {
+        Call {
+            collective,
+            algorithm: None,
+            ranks: 3,
+            bytes: 96,
+            dtype: Dtype::F32,
+            scratch: None,
+            timing_only: false,
+        }
+    }
+
+    #[test]
+    fn one_wrong_value_on_the_last_rank_is_noticed() {
+        let topology = Topology::preset("ring-3").unwrap();
+        for collective in [Collective::AllReduce, Collective::Scatter, Collective::AllToAll] {
+            let call = call(collective);
+            let run = Run::<f32>::new(&call, &topology).ok().unwrap();
+            let pattern = call.pattern();
+            let place = |rank: u64| run.stride() * rank + run.at(&[run.scratch, run.send]);
+            for rank in 0..3u32 {
+                let right: Vec<f32> = (0..run.recv)
+                    .map(|i| pattern.result(rank as usize, i, run.recv).unwrap())
+                    .collect();
+                let bytes = bytemuck::cast_slice(&right);
+                run.machine.write(SEGMENT, place(u64::from(rank)), bytes).unwrap();
+            }
+            assert!(run.check(&pattern).is_ok());
+            run.machine.write(SEGMENT, place(2) + 4, &[0xff]).unwrap();
+            let Err(Failure::Because(why)) = run.check(&pattern) else {
+                panic!("{collective}: a wrong value was not noticed");
+            };
+            assert!(why.contains("element 1 of rank 2"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_is_heard() {
+        let topology = Topology::preset("ring-3").unwrap();
+        let packet = Call {
+            algorithm: Some(Algorithm::Packet),
+            ..call(Collective::AllReduce)
+        };
+        let stop = Interrupter::new().unwrap();
+        let Err(Failure::Because(why)) = packet.simulate(&topology, &stop, &|_, _| {}) else {
+            panic!("a team without packets cannot do this");
+        };
+        assert!(why.contains("no packets"), "{why}");
+        stop.interrupt();
+        let stopped = call(Collective::Broadcast).simulate(&topology, &stop, &|_, _| {});
+        assert!(stopped.is_ok(), "shorter than one look");
+    }
+}

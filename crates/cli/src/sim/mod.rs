@@ -1,0 +1,164 @@
+//! `ringwork sim`: what a collective would take on a machine that is only described.
+
+mod call;
+mod ccl;
+mod question;
+mod report;
+mod row;
+mod sweep;
+
+use crate::bench::Collectives;
+use crate::units::{parse_bytes, short_bytes};
+use crate::{EXIT_INTERRUPTED, interrupt};
+use call::Failure;
+use clap::{Args, Subcommand};
+use indicatif::ProgressBar;
+use question::{Algorithms, questions};
+use report::{OutputArguments, Report};
+use ringwork::isa::Dtype;
+use ringwork::runtime::Interrupter;
+use ringwork::sim::ShowPs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `ringwork sim` takes.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Sizes are nccl-tests': bytes per rank for all_reduce, broadcast and reduce; all ranks' bytes for the others. \
+`of bound` is the least that any algorithm could take, in percent of the time predicted. Every value of every rank \
+is checked unless --timing-only; no prediction may be below the bound.
+
+Rows are printed as they are known; Ctrl-C keeps them.
+
+Examples:
+  ringwork sim all_reduce --topology h100x8
+  ringwork sim all_reduce --topology torus-8x8x8 --algo ring -b 1M -e 1G --timing-only
+  ringwork sim all --topology mine.yaml --ccl ccl.yaml --plot curves.html
+  ringwork sim sweep bandwidths.yaml --csv=rows.csv"
+)]
+pub(crate) struct SimArguments {
+    #[command(subcommand)]
+    command: Option<SimCommand>,
+    /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter; or all
+    op: Option<Collectives>,
+    /// The machine: a preset (`ringwork topo list`) or a file
+    #[arg(short, long, value_name = "FILE|PRESET")]
+    topology: Option<String>,
+    /// Which algorithm runs which collective, with its parameters
+    #[arg(long, value_name = "FILE")]
+    ccl: Option<PathBuf>,
+    /// Smallest size: 8, 4K, 64M [default: 1K]
+    #[arg(short = 'b', long, value_name = "SIZE", value_parser = parse_bytes)]
+    min_bytes: Option<usize>,
+    /// Largest size [default: 1M]
+    #[arg(short = 'e', long, value_name = "SIZE", value_parser = parse_bytes)]
+    max_bytes: Option<usize>,
+    /// Each size is this many times the one before
+    #[arg(short = 'f', long, value_name = "FACTOR", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..))]
+    step_factor: u32,
+    /// How to all-reduce: onephase, twophase, ring, bidirectional-ring; or all, to compare
+    /// [default: what --ccl says, else all]
+    #[arg(long, value_name = "NAME")]
+    algo: Option<Algorithms>,
+    /// How many ranks take part [default: what --ccl says, else all of the machine]
+    #[arg(short = 'g', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: Option<u32>,
+    /// Element type: f32, f16, bf16, f64, i8, u8, i32, i64 [default: what --ccl says, else f32]
+    #[arg(short = 'd', long, value_name = "TYPE")]
+    dtype: Option<Dtype>,
+    /// Bytes of scratch per rank; more than fits moves in chunks [default: as much as everything takes at once]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    scratch: Option<usize>,
+    /// Compute time alone: memory has sizes and no bytes, and nothing is verified
+    #[arg(long)]
+    timing_only: bool,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum SimCommand {
+    /// Vary a machine and sizes, on all cores
+    Sweep(sweep::SweepArguments),
+}
+
+pub(crate) fn run(arguments: &SimArguments) -> ExitCode {
+    let done = match &arguments.command {
+        Some(SimCommand::Sweep(sweep)) => sweep::run(sweep),
+        None => predict(arguments),
+    };
+    match done {
+        Ok(code) => code,
+        Err(Refused::Arguments(why)) => {
+            eprintln!("error: {why}");
+            ExitCode::from(2)
+        }
+        Err(Refused::Failed(why)) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why there is no result.
+enum Refused {
+    /// What was asked for cannot be.
+    Arguments(String),
+    /// It went wrong.
+    Failed(String),
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused::Arguments(why)
+    }
+}
+
+/// Ctrl-C sets this, and the run ends with what it has.
+fn stop() -> Result<Interrupter, Refused> {
+    let stop = Interrupter::new().map_err(|error| Refused::Failed(error.to_string()))?;
+    interrupt::install();
+    interrupt::watch(stop.clone());
+    Ok(stop)
+}
+
+fn predict(arguments: &SimArguments) -> Result<ExitCode, Refused> {
+    let questions = questions(arguments)?;
+    let stop = stop()?;
+    let mut report = Report::new(&arguments.output)?;
+    let mut last = None;
+    // Only on a terminal, and only where it takes long enough to be seen.
+    let busy = ProgressBar::new_spinner();
+    for question in &questions {
+        let about = (question.call.collective, question.call.ranks);
+        if last != Some(about) && report.for_people() {
+            report.introduce(question);
+        }
+        last = Some(about);
+        let answer = question.ask(&stop, &|events, now_ps| {
+            let size = short_bytes(question.call.bytes);
+            let (name, at) = (question.call.algorithm_name(), ShowPs(now_ps));
+            busy.set_message(format!("{name}, {size}: {events} events, {at} so far"));
+            busy.tick();
+        });
+        busy.set_message("");
+        match answer {
+            Ok(row) => busy.suspend(|| report.add(row))?,
+            Err(Failure::Interrupted) => {
+                busy.finish_and_clear();
+                report.finish(true)?;
+                return Ok(ExitCode::from(EXIT_INTERRUPTED));
+            }
+            Err(Failure::Because(why)) => {
+                busy.finish_and_clear();
+                report.finish(true)?;
+                return Err(Refused::Failed(why));
+            }
+        }
+    }
+    busy.finish_and_clear();
+    report.finish(false)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,197 @@
+//! What is asked of the simulator: every combination of collective, algorithm and size.
+
+use super::call::{Call, Failure};
+use super::ccl::{Ccl, WorldSize, place_ranks};
+use super::row::Row;
+use super::{Refused, SimArguments};
+use crate::bench::Collective;
+use crate::machine;
+use ringwork::collectives::Algorithm;
+use ringwork::isa::Dtype;
+use ringwork::runtime::Interrupter;
+use ringwork::sim::Topology;
+use std::time::Instant;
+
+/// One of the calls to make, on its machine.
+pub(super) struct Question {
+    pub(super) call: Call,
+    pub(super) topology: Topology,
+    pub(super) varied: Vec<(String, String)>,
+}
+
+impl Question {
+    pub(super) fn ask(&self, stop: &Interrupter, heard: &dyn Fn(u64, u64)) -> Result<Row, Failure> {
+        let start = Instant::now();
+        let prediction = self.call.simulate(&self.topology, stop, heard)?;
+        Ok(Row {
+            topology: self.topology.name.clone(),
+            varied: self.varied.clone(),
+            call: self.call,
+            prediction,
+            took: start.elapsed(),
+        })
+    }
+}
+
+/// Algorithms that work with what a node's tasks have.
+#[derive(Clone, Debug)]
+pub(super) struct Algorithms(pub(super) Vec<Algorithm>);
+
+impl std::str::FromStr for Algorithms {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Algorithms, String> {
+        match name {
+            "all" => Ok(Algorithms::all()),
+            one => match one.parse()? {
+                Algorithm::Packet => Err("packets are what a communicator uses; choose another".into()),
+                one => Ok(Algorithms(vec![one])),
+            },
+        }
+    }
+}
+
+impl Algorithms {
+    fn all() -> Algorithms {
+        let all = Algorithm::ALL.into_iter();
+        Algorithms(all.filter(|one| *one != Algorithm::Packet).collect())
+    }
+
+    /// The ways to do a collective: those asked for, else what is configured, else all.
+    pub(super) fn ways(
+        asked: Option<&Algorithms>,
+        ccl: &Ccl,
+        collective: Collective,
+    ) -> Vec<Option<Algorithm>> {
+        if collective != Collective::AllReduce {
+            return vec![None];
+        }
+        let chosen = asked
+            .cloned()
+            .or_else(|| ccl.algorithm(collective).map(|one| Algorithms(vec![one])));
+        let Algorithms(ways) = chosen.unwrap_or_else(Algorithms::all);
+        ways.into_iter().map(Some).collect()
+    }
+}
+
+/// Everything that the command line asks for, checked before anything is simulated.
+pub(super) fn questions(arguments: &SimArguments) -> Result<Vec<Question>, Refused> {
+    let Some(op) = &arguments.op else {
+        return Err("which collective? `ringwork sim all_reduce --topology h100x8`"
+            .to_owned()
+            .into());
+    };
+    let Some(name) = &arguments.topology else {
+        return Err(
+            "on which machine? add --topology FILE|PRESET; `ringwork topo list` lists presets"
+                .to_owned()
+                .into(),
+        );
+    };
+    arguments.output.check()?;
+    let machine = machine::load(name)?;
+    let ccl = match &arguments.ccl {
+        None => Ccl::default(),
+        Some(path) => {
+            let file = path.display().to_string();
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{file}: {error}"))?;
+            Ccl::parse(&file, &text)?
+        }
+    };
+    let mut all = Vec::new();
+    for collective in op.0.iter().copied().filter(|one| *one != Collective::Barrier) {
+        let mut ways = Vec::new();
+        for algorithm in Algorithms::ways(arguments.algo.as_ref(), &ccl, collective) {
+            let of = (collective, algorithm);
+            let mut topology = machine.clone();
+            let size = match arguments.ranks {
+                None => ccl.world_size(of, &mut topology)?,
+                Some(ranks) => {
+                    let size = WorldSize {
+                        ranks,
+                        from: "--ranks".into(),
+                    };
+                    place_ranks(&size, &mut topology)?;
+                    size
+                }
+            };
+            let dtype = arguments.dtype.or_else(|| ccl.dtype(of)).unwrap_or(Dtype::F32);
+            let call = Call {
+                collective,
+                algorithm,
+                ranks: size.ranks,
+                bytes: 0,
+                dtype,
+                scratch: arguments
+                    .scratch
+                    .map(|bytes| bytes as u64)
+                    .or_else(|| ccl.scratch(of)),
+                timing_only: arguments.timing_only,
+            };
+            check_exact(&call)?;
+            ways.push((call, topology, sizes(arguments, &ccl, &call)?));
+        }
+        // Size by size, so that algorithms can be compared while the rest is still being computed.
+        let most = ways.iter().map(|(.., sizes)| sizes.len()).max().unwrap_or(0);
+        for index in 0..most {
+            for (call, topology, sizes) in &ways {
+                if let Some(bytes) = sizes.get(index) {
+                    all.push(Question {
+                        call: Call {
+                            bytes: *bytes,
+                            ..*call
+                        },
+                        topology: topology.clone(),
+                        varied: Vec::new(),
+                    });
+                }
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err(
+            "no size that was asked for can be dealt out to that many ranks; use larger ones"
+                .to_owned()
+                .into(),
+        );
+    }
+    Ok(all)
+}
+
+/// Refuses to verify where sums of so many ranks cannot be exact.
+pub(super) fn check_exact(call: &Call) -> Result<(), String> {
+    let narrow = matches!(call.dtype, Dtype::BF16 | Dtype::F16 | Dtype::I8 | Dtype::U8);
+    if call.ranks > 64 && narrow && !call.timing_only {
+        return Err(format!(
+            "{} cannot hold exact sums of {} ranks to verify; use --dtype f32 or --timing-only",
+            call.dtype, call.ranks
+        ));
+    }
+    Ok(())
+}
+
+fn sizes(arguments: &SimArguments, ccl: &Ccl, call: &Call) -> Result<Vec<usize>, String> {
+    let configured = ccl
+        .n_elem((call.collective, call.algorithm))
+        .map(|elements| elements * call.dtype.bytes());
+    let (first, last) = match (arguments.min_bytes, arguments.max_bytes, configured) {
+        (None, None, Some(bytes)) => (bytes, bytes),
+        (None, Some(last), _) => (last.min(1 << 10), last),
+        (first, last, _) => {
+            let first = first.unwrap_or(1 << 10);
+            (first, last.unwrap_or(first.max(1 << 20)))
+        }
+    };
+    if last < first || first == 0 {
+        return Err("sizes go from -b to -e; -b must be at least 1 and at most -e".into());
+    }
+    let factor = arguments.step_factor as usize;
+    let all = std::iter::successors(Some(first), |bytes| bytes.checked_mul(factor));
+    let whole = |bytes| {
+        call.collective
+            .whole(bytes, call.dtype.bytes(), call.ranks as usize)
+    };
+    let mut sizes: Vec<usize> = all.take_while(|bytes| *bytes <= last).filter_map(whole).collect();
+    sizes.dedup();
+    Ok(sizes)
+}

@@ -1,0 +1,321 @@
+//! What the simulator's thread has: the machine, its memory, and a queue of tasks for each chip.
+
+use super::Board;
+use super::panics::{Guarded, Panic};
+use crate::machine::SegmentPlan;
+use crate::platform::{Simulated, Simulation};
+use ringwork_isa::{Arg, Device, Error, ErrorKind, KernelId, Rank, Segment, Site, Task, Waited};
+use ringwork_native::memory::PAGE_BYTES;
+use ringwork_native::segment::Layout;
+use ringwork_native::{Event, Failure, registry};
+use ringwork_sim::timeline::Timeline;
+use ringwork_sim::{Machine, Options, SegmentSpec, SimError, Stuck, StuckOn, TaskId};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Turns between two looks at what the host wants.
+const LOOK_TURNS: u64 = 64;
+/// Looks at the host between two looks at the clock.
+const CLOCK_LOOKS: u64 = 16;
+
+/// A task that runs.
+struct Running {
+    id: u64,
+    kernel: KernelId,
+    task: TaskId,
+    domains: Vec<Segment>,
+    panicked: Rc<RefCell<Option<Panic>>>,
+}
+
+#[derive(Default)]
+struct Chip {
+    rank: u32,
+    waiting: VecDeque<(u64, Task)>,
+    running: Option<Running>,
+}
+
+pub(super) struct World {
+    machine: Machine,
+    topology: String,
+    traced: bool,
+    chips: Vec<Chip>,
+    segments: BTreeMap<Segment, Layout>,
+    /// Domains that were given up, and why.
+    alarms: BTreeMap<Segment, String>,
+    board: Arc<Board>,
+}
+
+/// Memory, as the host sees it.
+impl World {
+    pub(super) fn new(simulation: &Simulation, ranks: Vec<u32>, board: Arc<Board>) -> World {
+        let options = Options {
+            trace: simulation.trace,
+            ..Options::default()
+        };
+        let chip = |rank| Chip {
+            rank,
+            ..Chip::default()
+        };
+        World {
+            machine: Machine::new(&simulation.topology, options),
+            topology: simulation.topology.name.clone(),
+            traced: simulation.trace,
+            chips: ranks.into_iter().map(chip).collect(),
+            segments: BTreeMap::new(),
+            alarms: BTreeMap::new(),
+            board,
+        }
+    }
+
+    pub(super) fn create(&mut self, plan: &SegmentPlan) -> ringwork_native::Result<()> {
+        let spec = SegmentSpec {
+            segment: plan.layout.segment,
+            members: plan.chips.iter().map(|chip| self.chips[*chip].rank).collect(),
+            bytes: plan.layout.bytes(),
+            memory: 0,
+        };
+        self.machine.define(spec).map_err(|error| match error {
+            SimError::OutOfMemory {
+                memory,
+                rank,
+                capacity,
+                needed,
+            } => ringwork_native::Error::OutOfMemory {
+                what: format!("{}, with what is in {memory} of chip {rank} already,", plan.what),
+                need_bytes: needed,
+                have_bytes: capacity,
+            },
+            other => ringwork_native::Error::Invalid(Error::failed(other.to_string())),
+        })?;
+        self.segments.insert(plan.layout.segment, plan.layout);
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, segment: Segment) {
+        self.machine.release(segment);
+        self.machine.calm(segment);
+        self.segments.remove(&segment);
+        self.alarms.remove(&segment);
+    }
+
+    /// Where bytes of a rank's data are; `None` if they are not all there.
+    fn place(&self, segment: Segment, rank: Rank, offset: u64, len: usize) -> Option<u64> {
+        let layout = self.segments.get(&segment)?;
+        let end = offset.checked_add(len as u64)?;
+        let inside = rank.0 < layout.ranks.max(1) && end <= layout.data_bytes();
+        inside.then(|| layout.data_offset() + layout.stride * u64::from(rank.0) + offset)
+    }
+
+    pub(super) fn write(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> bool {
+        let at = self.place(segment, rank, offset, bytes.len());
+        at.is_some_and(|at| self.machine.write(segment, at, bytes).is_ok())
+    }
+
+    pub(super) fn read(&self, segment: Segment, rank: Rank, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let at = self.place(segment, rank, offset, len)?;
+        self.machine.read(segment, at, len).ok()
+    }
+
+    pub(super) fn abort(&mut self, segment: Segment, reason: &str) {
+        self.alarms.entry(segment).or_insert_with(|| reason.to_owned());
+        self.machine.abort(segment, reason);
+    }
+
+    /// Fresh signals, no alarm.
+    pub(super) fn reset(&mut self, segment: Segment) {
+        let Some(layout) = self.segments.get(&segment) else {
+            return;
+        };
+        self.alarms.remove(&segment);
+        self.machine.calm(segment);
+        let zeros = vec![0; usize::try_from(layout.data_offset() - PAGE_BYTES).unwrap_or(0)];
+        for rank in 0..u64::from(layout.ranks) {
+            // The cells are part of the segment.
+            let _ = self
+                .machine
+                .write(segment, PAGE_BYTES + rank * layout.stride, &zeros);
+        }
+    }
+}
+
+/// Tasks.
+impl World {
+    pub(super) fn submit(&mut self, chip: usize, id: u64, task: Task) {
+        self.chips[chip].waiting.push_back((id, task));
+        self.begin(chip);
+    }
+
+    /// Starts the next task of a chip that has nothing to do (SMN-1).
+    fn begin(&mut self, chip: usize) {
+        while self.chips[chip].running.is_none() {
+            let Some((id, task)) = self.chips[chip].waiting.pop_front() else {
+                return;
+            };
+            match self.start(self.chips[chip].rank, id, task) {
+                Ok(running) => self.chips[chip].running = Some(running),
+                Err(failure) => self.ran(chip, id, Err(failure)),
+            }
+        }
+    }
+
+    fn start(&self, rank: u32, id: u64, task: Task) -> Result<Running, Failure> {
+        let Task { kernel, args, .. } = task;
+        let is_domain = |segment: &Segment| self.segments.get(segment).is_some_and(|layout| layout.ranks > 0);
+        let domains: Vec<Segment> = args.iter().filter_map(Arg::segment).filter(is_domain).collect();
+        if let Some(reason) = domains.iter().find_map(|domain| self.alarms.get(domain)) {
+            let why = format!("aborted because {reason}");
+            return Err(Failure::NotBegun { dead: None, why });
+        }
+        let entry = registry::find(&kernel)?;
+        let panicked = Rc::new(RefCell::new(None));
+        let heard = panicked.clone();
+        let spawned = self
+            .machine
+            .spawn(rank, short_name(&kernel), move |core| Guarded {
+                kernel: (entry.step)(core, args),
+                panicked: heard,
+            });
+        let task = spawned.map_err(|error| Failure::Returned(Error::failed(error.to_string())))?;
+        Ok(Running {
+            id,
+            kernel,
+            task,
+            domains,
+            panicked,
+        })
+    }
+
+    fn ran(&self, chip: usize, task: u64, outcome: Result<(), Failure>) {
+        self.board.post(Event::Ran { chip, task, outcome });
+    }
+
+    /// Lets time pass until a task has ended, nothing can happen any more, the host wants something, or
+    /// `deadline`.
+    pub(super) fn run(&mut self, deadline: Instant) {
+        let mut turns = 0u64;
+        loop {
+            // The one error is a limit of the clock, and there is none.
+            if !matches!(self.machine.turn(), Ok(true)) {
+                self.give_up();
+                break;
+            }
+            let ended = self.machine.take_ended();
+            if !ended.is_empty() {
+                ended.into_iter().for_each(|task| self.ended(task));
+                break;
+            }
+            turns += 1;
+            if turns.is_multiple_of(LOOK_TURNS) {
+                self.board.turns.fetch_add(LOOK_TURNS, Ordering::Relaxed);
+                let late = || turns.is_multiple_of(LOOK_TURNS * CLOCK_LOOKS) && Instant::now() >= deadline;
+                if self.board.attention.load(Ordering::Relaxed) || late() {
+                    break;
+                }
+            }
+        }
+        self.board
+            .turns
+            .fetch_add(turns % LOOK_TURNS + 1, Ordering::Relaxed);
+    }
+
+    fn ended(&mut self, task: TaskId) {
+        let of = |chip: &Chip| chip.running.as_ref().is_some_and(|running| running.task == task);
+        let Some(chip) = self.chips.iter().position(of) else {
+            return;
+        };
+        let result = self
+            .machine
+            .outcome(task)
+            .map_or(Ok(()), |outcome| outcome.result);
+        if let Some(running) = self.chips[chip].running.take() {
+            let outcome = result.map_err(|error| match running.panicked.take() {
+                Some(Panic { message, site }) => Failure::Panicked { message, site },
+                None => Failure::Returned(error),
+            });
+            self.end(chip, running, outcome);
+        }
+    }
+
+    /// A task is over. If it failed, its domains are given up before anything else happens (SMN-2).
+    fn end(&mut self, chip: usize, running: Running, outcome: Result<(), Failure>) {
+        if let Err(failure) = &outcome {
+            let (device, kernel) = (self.chips[chip].rank, &running.kernel);
+            let reason = format!("chip {device}, kernel `{kernel}` failed: {failure}");
+            for domain in &running.domains {
+                self.abort(*domain, &reason);
+            }
+        }
+        self.ran(chip, running.id, outcome);
+        self.begin(chip);
+    }
+
+    /// Nothing can happen any more: whatever still runs waits for ever (SMN-3).
+    fn give_up(&mut self) {
+        let stuck = match self.machine.run() {
+            Err(SimError::Deadlock { stuck, .. } | SimError::Failed { stuck, .. }) => stuck,
+            _ => Vec::new(),
+        };
+        let waiting: Vec<(Device, Waited)> = stuck.iter().filter_map(waits).collect();
+        // All are over before any chip begins something new.
+        let mut over = Vec::new();
+        for (index, chip) in self.chips.iter_mut().enumerate() {
+            if let Some(running) = chip.running.take() {
+                over.push((index, chip.rank, running));
+            }
+        }
+        for (chip, rank, running) in over {
+            let mine = stuck.iter().find(|stuck| stuck.rank == rank);
+            let error = match mine.map(|stuck| &stuck.on) {
+                Some(StuckOn::Unknown(site)) => ErrorKind::Failed {
+                    message: "the kernel stopped after this and awaits what is no instruction".into(),
+                    site: site.clone().unwrap_or_else(Site::caller),
+                },
+                _ => ErrorKind::Deadlock {
+                    waiting: waiting.clone(),
+                },
+            };
+            self.end(chip, running, Err(Failure::Returned(error.into())));
+        }
+    }
+}
+
+/// What can be asked about it.
+impl World {
+    /// What a chip is doing, in words.
+    pub(super) fn doing(&self, chip: usize) -> String {
+        match &self.chips[chip].running {
+            None => "idle".into(),
+            Some(running) => format!("kernel `{}`", running.kernel),
+        }
+    }
+
+    pub(super) fn simulated(&self) -> Simulated {
+        Simulated {
+            topology: self.topology.clone(),
+            now_ps: self.machine.now_ps(),
+            events: self.machine.events(),
+            fingerprint: self.machine.fingerprint(),
+            loads: self.machine.loads(),
+        }
+    }
+
+    pub(super) fn timeline(&self) -> Option<Timeline> {
+        self.traced.then(|| self.machine.timeline())
+    }
+}
+
+fn waits(stuck: &Stuck) -> Option<(Device, Waited)> {
+    match &stuck.on {
+        StuckOn::Signal(waited) => Some((Device(stuck.rank), waited.clone())),
+        StuckOn::Unknown(_) => None,
+    }
+}
+
+/// The last part of a kernel's name: what a person calls it.
+fn short_name(kernel: &KernelId) -> String {
+    kernel.name.rsplit("::").next().unwrap_or(&kernel.name).to_owned()
+}
