@@ -178,7 +178,7 @@ impl<T: Element, A: Access> Region<T, A> {
     /// The elements in `range`.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if they are not all inside.
+    /// [`ErrorKind::OutOfBounds`](crate::ErrorKind::OutOfBounds) if they are not all inside.
     #[track_caller]
     #[inline(always)]
     pub fn slice(&self, range: Range<usize>) -> Result<Self> {
@@ -200,7 +200,7 @@ impl<T: Element, A: Access> Region<T, A> {
     /// Part `index` of `parts` nearly equal parts: the first `len % parts` are one longer.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if `index` is not below `parts`.
+    /// [`ErrorKind::OutOfBounds`](crate::ErrorKind::OutOfBounds) if `index` is not below `parts`.
     #[track_caller]
     #[inline]
     pub fn part(&self, parts: usize, index: usize) -> Result<Self> {
@@ -237,7 +237,7 @@ impl<T: Element> Region<T, Window> {
     /// The same place on another member of the domain: the remote pointer.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] if the domain is smaller.
+    /// [`ErrorKind::NoSuchRank`](crate::ErrorKind::NoSuchRank) if the domain is smaller.
     #[track_caller]
     #[inline(always)]
     pub fn on(&self, peer: Rank) -> Result<Self> {

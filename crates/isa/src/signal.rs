@@ -95,7 +95,7 @@ impl Signals {
     /// My cell number `index`; `.on(peer)` is a peer's.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if there is no such cell.
+    /// [`ErrorKind::OutOfBounds`](crate::ErrorKind::OutOfBounds) if there is no such cell.
     #[track_caller]
     #[inline]
     pub fn at(&self, index: u32) -> Result<Signal> {
@@ -140,7 +140,7 @@ impl Signal {
     /// The same signal on another rank.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] if the domain is smaller.
+    /// [`ErrorKind::NoSuchRank`](crate::ErrorKind::NoSuchRank) if the domain is smaller.
     #[track_caller]
     #[inline]
     pub fn on(self, peer: Rank) -> Result<Signal> {

@@ -57,7 +57,7 @@ impl<T: Element> Tile<T> {
     /// Combines two tiles of equal length element by element, rounding each result once.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] if they are not equally long.
+    /// [`ErrorKind::LengthMismatch`](crate::ErrorKind::LengthMismatch) if they are not equally long.
     #[track_caller]
     pub fn combine(&self, other: &Tile<T>, op: ReduceOp) -> Result<Tile<T>> {
         if self.len != other.len {
