@@ -35,6 +35,52 @@ pub enum Error {
         /// Its own words.
         message: String,
     },
+    /// A task waited for a signal that never came. It and what needs it did not run, or did not count as done.
+    #[error(
+        "{worker}, task `{task}` waited {} for {after_ms} ms: {waited_for}; check who should notify it, or raise wait_limit",
+        if *.deferred { "to be done" } else { "to start" }
+    )]
+    Overdue {
+        /// The worker's name.
+        worker: String,
+        /// The kernel's or the closure's.
+        task: String,
+        /// Whether it has run, and waited to be done.
+        deferred: bool,
+        /// For how long.
+        after_ms: u128,
+        /// Such as `signal 0 of rank 1 in window "tp" >= 3, it is 0`.
+        waited_for: String,
+    },
+    /// Nothing runs, nothing can start, and tasks are left: nobody is there who could move them.
+    #[error("{worker}: nothing runs, nothing is ready, {left} tasks are left: {}", chains.join("; "))]
+    Stalled {
+        /// The worker's name.
+        worker: String,
+        /// Tasks left.
+        left: u32,
+        /// What waits for what, each back to its cause.
+        chains: Vec<String>,
+    },
+    /// A ring can never hold what was asked for.
+    #[error("{worker}: {fill}; nothing under way can release enough: raise NodeBuilder::{raise}{}",
+        if fill.in_open_scopes > 0 { ", or end scopes sooner" } else { "" })]
+    RingStuck {
+        /// The worker's name.
+        worker: String,
+        /// Which ring, how full, what was needed.
+        fill: crate::engine::Fill,
+        /// What to raise.
+        raise: &'static str,
+    },
+    /// A submission that the engine refused.
+    #[error("{worker}: {problem}")]
+    Refused {
+        /// The worker's name.
+        worker: String,
+        /// Why.
+        problem: crate::engine::Error,
+    },
     /// A handle whose memory was released.
     #[error("{what} was released; open it again before using it")]
     Released {
@@ -139,6 +185,8 @@ pub struct TaskFailure {
     pub missing: Vec<(Device, String)>,
     /// The other tasks of the run that failed because of it, or beside it.
     pub others: Vec<(Device, Cause)>,
+    /// The tasks that never ran because they needed what failed, in the order of submission.
+    pub cancelled: Vec<String>,
 }
 
 /// How a task failed.
@@ -205,7 +253,11 @@ impl fmt::Display for TaskFailure {
         for (device, doing) in &self.missing {
             write!(f, "; chip {device} had not finished (last seen in: {doing})")?;
         }
-        Ok(())
+        match &self.cancelled[..] {
+            [] => Ok(()),
+            [only] => write!(f, "; cancelled with it: {only}"),
+            [first, rest @ ..] => write!(f, "; cancelled with it: {first} and {} more", rest.len()),
+        }
     }
 }
 

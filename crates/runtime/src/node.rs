@@ -3,17 +3,22 @@
 use crate::config::NodeBuilder;
 use crate::context::ChipContext;
 use crate::domain::{Domain, DomainPlan, DomainSpec, list};
+use crate::engine::{Config, Engine, Kind, Ring, SignalId};
 use crate::error::{Error, Result};
 use crate::flight::Flights;
+use crate::host::Closures;
+use crate::intermediate::Placed;
 use crate::machine::{Machine, NativeMachine, SegmentPlan};
 use crate::orchestrator::Orchestrator;
 use crate::tensor::Tensor;
-use ringwork_isa::{Device, Element, Rank, Segment};
+use crate::work::Work;
+use ringwork_isa::{Device, Element, Rank, Segment, Signal};
 use ringwork_native::segment::Layout;
 use ringwork_native::{Interrupter, Launch};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 /// A running node: chips that are up, memory on them, and the way to run things there.
@@ -30,7 +35,10 @@ pub struct Node {
 
 /// The node's state, shared with the handles to what lives on it.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<Mutex<State>>);
+pub(crate) struct Shared {
+    state: Arc<Mutex<State>>,
+    closures: Arc<Mutex<Closures>>,
+}
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -40,7 +48,11 @@ impl fmt::Debug for Shared {
 
 impl Shared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn closures(&self) -> MutexGuard<'_, Closures> {
+        self.closures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,7 +74,22 @@ pub(crate) struct State {
     pub(crate) machine: Box<dyn Machine>,
     pub(crate) devices: Vec<Device>,
     pub(crate) segments: BTreeMap<Segment, Known>,
+    pub(crate) engine: Engine<Arc<Work>, ()>,
     pub(crate) flights: Flights,
+    /// Signals that tasks wait for, and how many do.
+    pub(crate) signals: BTreeMap<SignalId, (Signal, usize)>,
+    /// Whose host task is running.
+    pub(crate) host_thread: Option<ThreadId>,
+    /// Where intermediates are, by the segment that stands for each.
+    pub(crate) intermediates: BTreeMap<Segment, Placed>,
+    /// The intermediates of each open scope; the first is the run's own.
+    pub(crate) scopes: Vec<Vec<Segment>>,
+    /// The ring of each chip, once it has one.
+    pub(crate) rings: Vec<Option<Layout>>,
+    pub(crate) intermediate_bytes: u64,
+    pub(crate) next_intermediate: u32,
+    /// Whose turn it is among chips that could run a task.
+    pub(crate) turn: usize,
     pub(crate) wait_limit: Duration,
     pub(crate) closed: bool,
     next_segment: u32,
@@ -95,12 +122,23 @@ impl Node {
             }
         };
         let machine = NativeMachine::launch(&segments, stage, launch, &mut builder.on_step)?;
+        let engine = engine(builder.devices.len(), builder.task_slots, builder.intermediate_bytes);
+        let engine = engine.map_err(|problem| Error::config("task_slots", problem.to_string()))?;
         let mut state = State {
+            rings: vec![None; builder.devices.len()],
             name: builder.name,
             machine: Box::new(machine),
             devices: builder.devices,
             segments: BTreeMap::new(),
+            engine,
             flights: Flights::default(),
+            signals: BTreeMap::new(),
+            host_thread: None,
+            intermediates: BTreeMap::new(),
+            scopes: vec![Vec::new()],
+            intermediate_bytes: builder.intermediate_bytes,
+            next_intermediate: 0,
+            turn: 0,
             wait_limit: builder.wait_limit,
             closed: false,
             next_segment: u32::try_from(plans.len()).unwrap_or(u32::MAX),
@@ -110,7 +148,10 @@ impl Node {
         }
         let contexts = ChipContext::of_all(&state.devices, &plans);
         let interrupter = state.machine.interrupter();
-        let shared = Shared(Arc::new(Mutex::new(state)));
+        let shared = Shared {
+            state: Arc::new(Mutex::new(state)),
+            closures: Arc::default(),
+        };
         let domains = plans
             .into_iter()
             .map(|plan| Domain::new(plan, shared.clone()))
@@ -220,6 +261,8 @@ impl Node {
             state.machine.close();
             state.segments.clear();
         }
+        drop(state);
+        drop(self.shared.take_closures());
     }
 }
 
@@ -228,6 +271,24 @@ impl Drop for Node {
         self.close();
     }
 }
+
+/// How many tasks a chip is sent ahead of the one it runs, and that one.
+const DEPTH: u32 = 4;
+
+/// Chips, each with memory for intermediates, and the host.
+fn engine(chips: usize, slots: u32, intermediate_bytes: u64) -> std::result::Result<Engine<Arc<Work>, ()>, crate::engine::Error> {
+    let chips = u32::try_from(chips).unwrap_or(u32::MAX);
+    let mut config = Config::new().slots(slots).executors_of_depth(CHIP, chips, DEPTH);
+    for _ in 0..chips {
+        config = config.arena(intermediate_bytes);
+    }
+    Engine::new(&config.executors(HOST, 1))
+}
+
+/// The kind of executor that a chip is.
+pub(crate) const CHIP: Kind = Kind(0);
+/// The kind of executor that the host is.
+pub(crate) const HOST: Kind = Kind(1);
 
 /// Opens a domain on a node.
 pub(crate) fn open_domain(shared: &Shared, spec: &DomainSpec) -> Result<Domain> {
@@ -273,7 +334,7 @@ impl State {
         }
     }
 
-    fn fresh_segment(&mut self) -> Segment {
+    pub(crate) fn fresh_segment(&mut self) -> Segment {
         self.next_segment += 1;
         Segment(self.next_segment - 1)
     }
@@ -305,6 +366,25 @@ impl State {
         }
     }
 
+    /// What the engine refused, in the words of a node.
+    pub(crate) fn refused(&self, problem: crate::engine::Error) -> Error {
+        let worker = self.name.clone();
+        match problem {
+            crate::engine::Error::RingStuck { fill } => {
+                let raise = match fill.ring {
+                    Ring::Slots => "task_slots",
+                    Ring::Memory(_) => "intermediate_bytes",
+                };
+                Error::RingStuck {
+                    worker,
+                    fill,
+                    raise,
+                }
+            }
+            problem => Error::Refused { worker, problem },
+        }
+    }
+
     pub(crate) fn end_use(&mut self, segment: Segment) {
         let Some(known) = self.segments.get_mut(&segment) else {
             return;
@@ -315,7 +395,7 @@ impl State {
         }
     }
 
-    fn usable(&self, segment: Segment) -> Result<()> {
+    pub(crate) fn usable(&self, segment: Segment) -> Result<()> {
         self.check_open()?;
         match self.segments.get(&segment) {
             Some(known) if !known.released => Ok(()),
@@ -329,8 +409,6 @@ impl State {
     }
 
     pub(crate) fn write(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.check_open()?;
-        self.settle()?;
         self.usable(segment)?;
         let fits = self.machine.write(segment, rank, offset, bytes);
         if fits {
@@ -341,8 +419,6 @@ impl State {
     }
 
     pub(crate) fn read(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        self.check_open()?;
-        self.settle()?;
         self.usable(segment)?;
         let there = self.machine.read(segment, rank, offset, bytes);
         if there {
