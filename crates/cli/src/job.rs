@@ -49,9 +49,9 @@ impl Job {
 
     /// Does `round` as often as asked, checking the result each time; returns the last round's checks, or
     /// those of the first round that was wrong.
-    pub(crate) fn rounds(
+    pub(crate) fn rounds<R>(
         &self,
-        mut round: impl FnMut() -> ringwork::Result<()>,
+        mut round: impl FnMut() -> ringwork::Result<R>,
         mut check: impl FnMut() -> ringwork::Result<Vec<Check>>,
     ) -> ringwork::Result<Vec<Check>> {
         let mut checks = Vec::new();
