@@ -273,7 +273,7 @@ impl Drop for Node {
 }
 
 /// How many tasks a chip is sent ahead of the one it runs, and that one.
-const DEPTH: u32 = 4;
+const DEPTH: u32 = 8;
 
 /// Chips, each with memory for intermediates, and the host.
 fn engine(chips: usize, slots: u32, intermediate_bytes: u64) -> std::result::Result<Engine<Arc<Work>, ()>, crate::engine::Error> {
