@@ -280,7 +280,10 @@ impl State {
             Vec::new()
         };
         let dead_partner = self.dead_partner(flight, &cause);
-        self.flights.failed_tasks.push(flight.task);
+        let first_of_task = !self.flights.failed_tasks.contains(&flight.task);
+        if first_of_task {
+            self.flights.failed_tasks.push(flight.task);
+        }
         self.flights.failed_at = Some(Instant::now());
         let failure = TaskFailure {
             worker: self.name.clone(),
@@ -295,6 +298,10 @@ impl State {
             failure,
             dead_partner,
         });
+        // Once: the second alarm would only rouse everybody again, and there are as many as members.
+        if !first_of_task {
+            return;
+        }
         for segment in &flight.work.segments {
             if self.segments.get(segment).is_some_and(|known| known.is_domain) {
                 self.machine.abort(*segment, &reason);

@@ -30,12 +30,13 @@ impl Victims {
         self.alive.len()
     }
 
-    /// Kills one of `chips` chips that all-reduce; returns how long it took from the kill until `run` had
-    /// heard of it from every survivor and returned.
+    /// Kills one of `chips` chips that all-reduce; returns how long it took from the kill, or from the start of
+    /// the runs if it was dead by then, until `run` had heard of it from every survivor and returned. Nothing if
+    /// it died so early that there was no memory to run on: then nobody waited for it.
     ///
     /// # Panics
     /// If anybody says anything but the truth about it.
-    pub fn kill_one(&mut self, chips: usize, rng: &mut Rng) -> Duration {
+    pub fn kill_one(&mut self, chips: usize, rng: &mut Rng) -> Option<Duration> {
         // In any order, so that ranks are not devices.
         for i in (1..self.alive.len()).rev() {
             self.alive.swap(i, rng.below(i + 1));
@@ -46,7 +47,7 @@ impl Victims {
         // One in four dies while memory is still handed out.
         let (early, moment) = (rng.below(4) == 0, Duration::from_micros(rng.below(3000) as u64));
         let working = AtomicBool::new(early);
-        let (killed_at, known_at, error, rank) = std::thread::scope(|scope| {
+        let (took, error, rank) = std::thread::scope(|scope| {
             let killer = scope.spawn(|| {
                 while !working.load(Ordering::Acquire) {
                     std::thread::yield_now();
@@ -57,21 +58,23 @@ impl Victims {
                 process.signal(Signal::KILL);
                 now
             });
-            let (error, rank) = match Reducers::open(&self.node, members, 1 + rng.below(5000)) {
-                Ok(reducers) => {
-                    working.store(true, Ordering::Release);
-                    (reducers.reduce_forever(&self.node, rng), reducers.rank_of(victim))
-                }
-                Err(error) => (error, usize::MAX),
-            };
-            let known_at = Instant::now();
+            let opened = Reducers::open(&self.node, members, 1 + rng.below(5000));
             working.store(true, Ordering::Release);
-            (killer.join().unwrap(), known_at, error, rank)
+            let reducers = match opened {
+                Ok(reducers) => reducers,
+                Err(error) => return (None, error, usize::MAX),
+            };
+            let begun_at = Instant::now();
+            let error = reducers.reduce_forever(&self.node, rng);
+            let known_at = Instant::now();
+            let killed_at = killer.join().unwrap();
+            assert!(known_at >= killed_at, "failed before the kill: {error}");
+            let took = known_at - killed_at.max(begun_at);
+            (Some(took), error, reducers.rank_of(victim))
         });
-        assert!(known_at >= killed_at, "failed before the kill: {error}");
         judge(&error, victim, rank);
         self.alive.retain(|chip| *chip != victim);
-        known_at - killed_at
+        took
     }
 }
 
