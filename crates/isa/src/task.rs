@@ -1,7 +1,7 @@
 //! Tasks: a kernel's identity with its arguments, and the rules that tie the two together.
 
 use crate::{
-    Barrier, Dtype, Element, Error, Rank, Read, ReadWrite, ReduceOp, Region, Segment, Signals, Span, Window,
+    Barrier, CanRead, CanWrite, Dtype, Element, Error, Rank, Read, ReadWrite, ReduceOp, Region, Segment, Signals, Span, Window,
     Write,
 };
 use serde::{Deserialize, Serialize};
@@ -248,6 +248,22 @@ pub trait Argument<P> {
 impl<P, A: Argument<P>> Argument<P> for &A {
     fn to_arg(&self) -> Arg {
         (**self).to_arg()
+    }
+}
+
+impl<T: Element, A: CanRead> Argument<Region<T, Read>> for Region<T, A> {
+    fn to_arg(&self) -> Arg {
+        Arg::Memory(self.span())
+    }
+}
+impl<T: Element, A: CanWrite> Argument<Region<T, Write>> for Region<T, A> {
+    fn to_arg(&self) -> Arg {
+        Arg::Memory(self.span())
+    }
+}
+impl<T: Element, A: CanRead + CanWrite> Argument<Region<T, ReadWrite>> for Region<T, A> {
+    fn to_arg(&self) -> Arg {
+        Arg::Memory(self.span())
     }
 }
 

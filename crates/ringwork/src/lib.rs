@@ -9,7 +9,7 @@
 //!
 //! # The layers
 //! - [`isa`]: the words as types, and the instructions of a kernel.
-//! - [`kernel`]: the attribute that makes a function submittable.
+//! - [`kernel`] and [`orchestration`]: the attributes that make a function submittable.
 //! - [`native`]: shared memory, signals and processes of one host.
 //! - [`collectives`]: all-reduce and its relatives, as functions and as kernels.
 //! - [`runtime`]: the node, its domains, its tensors, its runs.
@@ -17,13 +17,15 @@
 
 pub use ringwork_collectives as collectives;
 pub use ringwork_isa as isa;
-pub use ringwork_macros::kernel;
+pub use ringwork_macros::{kernel, orchestration};
 pub use ringwork_native as native;
 pub use ringwork_runtime as runtime;
 pub use ringwork_runtime::{Error, Result};
 
 #[doc(hidden)]
 pub use ringwork_native::__kernel;
+#[doc(hidden)]
+pub use ringwork_runtime::__orchestration;
 
 /// Everything that a program with kernels and an orchestration needs.
 ///
@@ -33,8 +35,10 @@ pub mod prelude {
         Barrier, Compare, Core, Device, Dtype, Element, Error, In, InOut, Notify, Out, Rank, ReduceOp,
         Region, Result, Shared, Signal, Signals, Task, Tile, bf16, f16, part_range, with_dtype,
     };
-    pub use ringwork_macros::kernel;
-    pub use ringwork_runtime::{Buffer, Domain, DomainSpec, Node, Orchestrator, Tensor};
+    pub use ringwork_macros::{kernel, orchestration};
+    pub use ringwork_runtime::{
+        Buffer, Captured, ChipOrchestrator, CoreKind, Domain, DomainSpec, Intermediate, Node, Orchestrator, Tensor,
+    };
 }
 
 /// The programs in the pages that people read first, as tests.

@@ -65,7 +65,7 @@ impl State {
     }
 }
 
-fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("without a message")

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+pub mod chip;
 mod config;
 mod context;
 mod domain;
@@ -22,6 +23,7 @@ mod tensor;
 mod work;
 
 pub use buffer::{Buffer, Part, SignalRow};
+pub use chip::{Captured, ChipOrchestrator, CoreKind};
 pub use config::NodeBuilder;
 pub use context::{ChipContext, DomainContext};
 pub use domain::{BufferPlace, Domain, DomainSpec};
@@ -34,3 +36,13 @@ pub use ringwork_isa::{Device, Level, Rank};
 pub use ringwork_native::{Failure, Interrupter, Program};
 pub use submission::Submission;
 pub use tensor::Tensor;
+
+#[doc(hidden)]
+pub use ringwork_native::__kernel;
+
+/// What the code written by `#[orchestration]` refers to.
+#[doc(hidden)]
+pub mod __orchestration {
+    pub use crate::chip::{ChipOrchestrator, ORCHESTRATIONS, OrchestrationEntry, run, step};
+    pub use ringwork_native::__kernel::*;
+}

@@ -93,7 +93,7 @@ impl State {
     ) -> Result<Task> {
         let mut args = Vec::with_capacity(task.args.len());
         for (index, arg) in task.args.iter().enumerate() {
-            let tag = task.params.get(index).map_or(Tag::InOut, |param| param.tag);
+            let tag = task.params.get(index).map_or(Tag::Input, |param| param.tag);
             args.push(self.bind_arg(chip, *arg, tag, spec, segments)?);
         }
         Ok(Task {
