@@ -39,6 +39,8 @@ examples! {
     all_to_all from 1;
     resident_weight from 1;
     overlapping_domains from 2;
+    two_groups from 2;
+    vector_graph from 1;
 }
 
 #[test]
@@ -58,6 +60,7 @@ fn every_algorithm() {
             assert_eq!(json["algo"], algo);
         }
         verified(&format!("overlapping_domains --algo {algo} -d 0-4 --rounds 10"));
+        verified(&format!("two_groups --algo {algo} -d 0-4 --rounds 10"));
     }
 }
 
@@ -72,6 +75,8 @@ fn every_dtype() {
             "reduce_scatter",
             "all_to_all",
             "resident_weight",
+            "two_groups",
+            "vector_graph",
         ] {
             verified(&format!("{example} --dtype {dtype}"));
         }
@@ -91,6 +96,8 @@ fn every_example_with_no_element_one_and_an_odd_number() {
         "all_to_all",
         "resident_weight",
         "overlapping_domains",
+        "two_groups",
+        "vector_graph",
     ] {
         for count in [0, 1, 7] {
             assert_eq!(

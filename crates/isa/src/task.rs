@@ -1,8 +1,8 @@
 //! Tasks: a kernel's identity with its arguments, and the rules that tie the two together.
 
 use crate::{
-    Barrier, CanRead, CanWrite, Dtype, Element, Error, Rank, Read, ReadWrite, ReduceOp, Region, Segment, Signals, Span, Window,
-    Write,
+    Barrier, CanRead, CanWrite, Dtype, Element, Error, Rank, Read, ReadWrite, ReduceOp, Region, Segment,
+    Signals, Span, Window, Write,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

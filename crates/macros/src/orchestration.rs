@@ -7,7 +7,10 @@ use syn::{Error, FnArg, GenericParam, ItemFn, Result, ReturnType, Type, parse2};
 
 pub(super) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
     if !attribute.is_empty() {
-        return Err(Error::new_spanned(attribute, "#[orchestration] takes no arguments"));
+        return Err(Error::new_spanned(
+            attribute,
+            "#[orchestration] takes no arguments",
+        ));
     }
     let function: ItemFn = parse2(item)?;
     check_shape(&function)?;
@@ -32,7 +35,9 @@ fn check_shape(function: &ItemFn) -> Result<()> {
     }
     let first = "an orchestration's first parameter is `orch: &mut ChipOrchestrator<'_>`";
     match signature.inputs.first() {
-        Some(FnArg::Typed(orch)) if matches!(&*orch.ty, Type::Reference(to) if to.mutability.is_some()) => Ok(()),
+        Some(FnArg::Typed(orch)) if matches!(&*orch.ty, Type::Reference(to) if to.mutability.is_some()) => {
+            Ok(())
+        }
         _ => Err(Error::new_spanned(&signature.ident, first)),
     }
 }

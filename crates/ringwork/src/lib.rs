@@ -37,7 +37,8 @@ pub mod prelude {
     };
     pub use ringwork_macros::{kernel, orchestration};
     pub use ringwork_runtime::{
-        Buffer, Captured, ChipOrchestrator, CoreKind, Domain, DomainSpec, Intermediate, Node, Orchestrator, Tensor,
+        Buffer, Captured, ChipOrchestrator, CoreKind, Domain, DomainSpec, Intermediate, Node, Orchestrator,
+        Tensor,
     };
 }
 
@@ -50,4 +51,6 @@ mod pages {
     struct Kernels;
     #[doc = include_str!("../../../docs/memory.md")]
     struct Memory;
+    #[doc = include_str!("../../../docs/orchestration.md")]
+    struct Orchestration;
 }

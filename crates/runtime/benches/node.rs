@@ -125,7 +125,10 @@ fn throughput(chips: u32) {
 /// Bytes of this process in memory.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());
+    let pages = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse().ok());
     pages.unwrap_or(0) * 4096
 }
 
@@ -146,11 +149,17 @@ fn memory() {
         .expect("run");
         after.push(format!("{:.1}", resident_bytes() as f64 / 1e6));
     }
-    println!("{:<44} {} MB", "host memory after 1, 2 and 3 M tasks", after.join(", "));
+    println!(
+        "{:<44} {} MB",
+        "host memory after 1, 2 and 3 M tasks",
+        after.join(", ")
+    );
 }
 
 fn main() {
-    let only = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
+    let only = std::env::args()
+        .nth(1)
+        .filter(|argument| !argument.starts_with('-'));
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
     if wanted("bring-up") {
         for chips in [1, 2, 4, 8] {

@@ -218,4 +218,3 @@ impl Argument<Barrier> for SignalRow {
         Arg::Barrier(Barrier::new(self.row))
     }
 }
-

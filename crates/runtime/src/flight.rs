@@ -115,7 +115,11 @@ impl State {
             return;
         };
         let under_way = &self.flights.under_way;
-        let behind = |other: &u64| under_way.get(other).is_some_and(|other| other.chip == flight.chip);
+        let behind = |other: &u64| {
+            under_way
+                .get(other)
+                .is_some_and(|other| other.chip == flight.chip)
+        };
         if self.flights.unsent.iter().any(behind) {
             self.flights.unsent.push_back(id);
             return;
@@ -182,7 +186,11 @@ impl State {
     /// Everything on a chip fails: the oldest for this cause, the others were never begun.
     fn fail_all_on(&mut self, chip: usize, cause: &Cause) {
         for (index, id) in self.flights_on(chip).into_iter().enumerate() {
-            let cause = if index == 0 { cause.clone() } else { self.gone(chip) };
+            let cause = if index == 0 {
+                cause.clone()
+            } else {
+                self.gone(chip)
+            };
             self.landed(id, Some(cause));
         }
     }
@@ -202,7 +210,11 @@ impl State {
     pub(crate) fn lose(&mut self, chip: usize, cause: &Cause) {
         let mut over = Vec::new();
         for (index, id) in self.flights_on(chip).into_iter().enumerate() {
-            let cause = if index == 0 { cause.clone() } else { self.gone(chip) };
+            let cause = if index == 0 {
+                cause.clone()
+            } else {
+                self.gone(chip)
+            };
             if let Some(flight) = self.flights.under_way.remove(&id) {
                 self.failed(&flight, cause);
                 over.push(flight);
@@ -389,7 +401,11 @@ impl State {
         };
         report.cancelled.sort_unstable_by_key(|cancelled| cancelled.task);
         let mut names = Vec::with_capacity(report.cancelled.len());
-        for work in report.cancelled.iter().filter_map(|cancelled| cancelled.payload.as_ref()) {
+        for work in report
+            .cancelled
+            .iter()
+            .filter_map(|cancelled| cancelled.payload.as_ref())
+        {
             names.push(self.describe(work));
             self.let_go(work);
         }

@@ -32,7 +32,10 @@ impl Shared {
         });
         let mut state = self.lock();
         state.host_thread = None;
-        let name = state.engine.payload(task).map_or_else(String::new, ToString::to_string);
+        let name = state
+            .engine
+            .payload(task)
+            .map_or_else(String::new, ToString::to_string);
         let worker = state.name.clone();
         let outcome = outcome.map_err(|message| Error::Host {
             worker,

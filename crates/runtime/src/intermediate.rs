@@ -129,7 +129,10 @@ impl State {
         count: usize,
     ) -> Result<Intermediate<T>> {
         let layout = self.ring_of(chip)?;
-        let offset = self.engine.placement(buffer).map_or(0, |placement| placement.offset);
+        let offset = self
+            .engine
+            .placement(buffer)
+            .map_or(0, |placement| placement.offset);
         let segment = loop {
             self.next_intermediate = (self.next_intermediate + 1) % INTERMEDIATE;
             let segment = Segment(INTERMEDIATE | self.next_intermediate);
@@ -226,7 +229,9 @@ impl State {
     }
 
     pub(crate) fn begin_scope(&mut self) -> Result<usize> {
-        self.engine.begin_scope().map_err(|problem| self.refused(problem))?;
+        self.engine
+            .begin_scope()
+            .map_err(|problem| self.refused(problem))?;
         self.scopes.push(Vec::new());
         Ok(self.scopes.len())
     }

@@ -122,7 +122,11 @@ impl Node {
             }
         };
         let machine = NativeMachine::launch(&segments, stage, launch, &mut builder.on_step)?;
-        let engine = engine(builder.devices.len(), builder.task_slots, builder.intermediate_bytes);
+        let engine = engine(
+            builder.devices.len(),
+            builder.task_slots,
+            builder.intermediate_bytes,
+        );
         let engine = engine.map_err(|problem| Error::config("task_slots", problem.to_string()))?;
         let mut state = State {
             rings: vec![None; builder.devices.len()],
@@ -276,7 +280,11 @@ impl Drop for Node {
 const DEPTH: u32 = 8;
 
 /// Chips, each with memory for intermediates, and the host.
-fn engine(chips: usize, slots: u32, intermediate_bytes: u64) -> std::result::Result<Engine<Arc<Work>, ()>, crate::engine::Error> {
+fn engine(
+    chips: usize,
+    slots: u32,
+    intermediate_bytes: u64,
+) -> std::result::Result<Engine<Arc<Work>, ()>, crate::engine::Error> {
     let chips = u32::try_from(chips).unwrap_or(u32::MAX);
     let mut config = Config::new().slots(slots).executors_of_depth(CHIP, chips, DEPTH);
     for _ in 0..chips {
@@ -375,11 +383,7 @@ impl State {
                     Ring::Slots => "task_slots",
                     Ring::Memory(_) => "intermediate_bytes",
                 };
-                Error::RingStuck {
-                    worker,
-                    fill,
-                    raise,
-                }
+                Error::RingStuck { worker, fill, raise }
             }
             problem => Error::Refused { worker, problem },
         }

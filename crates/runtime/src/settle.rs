@@ -171,11 +171,7 @@ impl State {
             chains.push(text);
         }
         let (worker, left) = (self.name.clone(), stall.live);
-        self.went_wrong(Error::Stalled {
-            worker,
-            left,
-            chains,
-        });
+        self.went_wrong(Error::Stalled { worker, left, chains });
         self.engine.cancel_all(());
         self.land_deferred();
     }
@@ -251,7 +247,12 @@ impl State {
             // Interrupted waits return at once, so the chips get the core instead.
             std::thread::yield_now();
         }
-        let stuck: Vec<usize> = self.flights.under_way.values().map(|flight| flight.chip).collect();
+        let stuck: Vec<usize> = self
+            .flights
+            .under_way
+            .values()
+            .map(|flight| flight.chip)
+            .collect();
         for chip in stuck {
             self.machine.kill(chip);
             let why = "interrupted".into();

@@ -5,9 +5,7 @@ use crate::error::{Error, Result};
 use crate::node::{CHIP, HOST, Shared, State};
 use crate::settle::Progress;
 use crate::work::{Parts, Work, signal_id};
-use ringwork_isa::{
-    Arg, Argument, Compare, Device, Element, In, InOut, Out, Segment, Signal, Tag, Task,
-};
+use ringwork_isa::{Arg, Argument, Compare, Device, Element, In, InOut, Out, Segment, Signal, Tag, Task};
 use std::sync::Arc;
 
 /// Conditions of a task, to be ended by what it is: [`submit`](Submission::submit),
@@ -114,7 +112,8 @@ impl<'o> Submission<'o> {
         for &(arg, tag) in &self.extra {
             state.bind_on_host(arg, tag, &mut spec, &mut segments)?;
         }
-        let every = (0..state.devices.len()).all(|chip| chips.contains(&chip) || state.check_alive(chip).is_err());
+        let every =
+            (0..state.devices.len()).all(|chip| chips.contains(&chip) || state.check_alive(chip).is_err());
         if every {
             drop(state);
             let parts = Parts::Anywhere(task);

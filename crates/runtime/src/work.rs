@@ -195,7 +195,9 @@ impl State {
         spec: &mut Spec,
         segments: &mut Vec<Segment>,
     ) -> Result<()> {
-        let Some(segment) = arg.segment() else { return Ok(()) };
+        let Some(segment) = arg.segment() else {
+            return Ok(());
+        };
         if let Some(placed) = self.intermediate(segment)? {
             return self.bind_intermediate(placed.chip, &arg, tag, spec).map(drop);
         }

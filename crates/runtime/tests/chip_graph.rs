@@ -19,7 +19,8 @@ const PLACES: usize = 12;
 async fn mix<C: Core>(core: &C, a: In<i32>, b: In<i32>, y: Out<i32>, k: i32) -> Result<()> {
     let (a, b) = (core.load(a).await?, core.load(b).await?);
     let pairs = a.values().iter().zip(b.values());
-    core.store(y, &Tile::new(pairs.map(|(a, b)| mixed(*a, *b, k)).collect())).await
+    core.store(y, &Tile::new(pairs.map(|(a, b)| mixed(*a, *b, k)).collect()))
+        .await
 }
 
 fn mixed(a: i32, b: i32, k: i32) -> i32 {
@@ -67,7 +68,9 @@ struct Planned {
 fn plan(seed: u64, tasks: u64) -> Vec<Planned> {
     let mut state = seed;
     let mut below = |end: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % end
     };
     (0..tasks)
@@ -82,7 +85,13 @@ fn plan(seed: u64, tasks: u64) -> Vec<Planned> {
 
 /// The program on the chip; a chain orders it from beginning to end, whatever its tasks touch.
 #[orchestration]
-fn program(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, seed: u64, tasks: u64, chained: bool) -> Result<()> {
+fn program(
+    orch: &mut ChipOrchestrator<'_>,
+    x: InOut<i32>,
+    seed: u64,
+    tasks: u64,
+    chained: bool,
+) -> Result<()> {
     let mut places: Vec<InOut<i32>> = Vec::new();
     for at in 0..8 {
         places.push(x.slice(at * WIDTH..(at + 1) * WIDTH)?);
@@ -91,11 +100,18 @@ fn program(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, seed: u64, tasks: u64
     for at in 8..PLACES {
         let place = orch.intermediate::<i32>(WIDTH)?;
         let first = orch.after(last.filter(|_| chained));
-        last = Some(first.submit(CoreKind::Vector, mix::task(places[0], places[0], place, at as i32))?);
+        last = Some(first.submit(
+            CoreKind::Vector,
+            mix::task(places[0], places[0], place, at as i32),
+        )?);
         places.push(place);
     }
     for (index, Planned { a, b, y, k }) in plan(seed, tasks).into_iter().enumerate() {
-        let on = if k % 5 == 0 { CoreKind::Matrix } else { CoreKind::Vector };
+        let on = if k % 5 == 0 {
+            CoreKind::Matrix
+        } else {
+            CoreKind::Vector
+        };
         let priority = if k % 7 == 0 { 3 } else { 0 };
         // Every tenth through an intermediate of its own, in a scope of its own.
         last = Some(if index % 10 == 9 {
@@ -145,7 +161,13 @@ fn slow(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, y: InOut<i32>, ms: u32) 
 
 /// Fails alone or beside another; what needs it must not run.
 #[orchestration]
-fn failing(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, y: InOut<i32>, panics: bool, beside: bool) -> Result<()> {
+fn failing(
+    orch: &mut ChipOrchestrator<'_>,
+    x: InOut<i32>,
+    y: InOut<i32>,
+    panics: bool,
+    beside: bool,
+) -> Result<()> {
     if beside {
         orch.submit(CoreKind::Vector, mix::task(y, y, y, 1))?;
     }
@@ -158,7 +180,8 @@ fn misuse(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, how: u32) -> Result<()
     match how {
         0 => {
             let gone = orch.scope(|orch| orch.intermediate::<i32>(x.len()))?;
-            orch.submit(CoreKind::Vector, mix::task(gone, gone, x, 1)).map(drop)
+            orch.submit(CoreKind::Vector, mix::task(gone, gone, x, 1))
+                .map(drop)
         }
         1 => orch.intermediate::<i32>(1 << 30).map(drop),
         _ => nest(orch, 0),
@@ -180,12 +203,17 @@ fn node() -> Node {
 fn whichever_way_a_graph_is_built_it_does_what_its_tasks_would_one_by_one() {
     let node = node();
     let start: Vec<i32> = (0..64).collect();
-    let (x, other) = (node.tensor(CHIP, &start).unwrap(), node.zeros::<i32>(CHIP, 64).unwrap());
+    let (x, other) = (
+        node.tensor(CHIP, &start).unwrap(),
+        node.zeros::<i32>(CHIP, 64).unwrap(),
+    );
     for seed in 0..60 {
         let tasks = 1 + seed * 3;
         let golden = reference(&start, seed, tasks);
         let task = |chained: bool| program::task(&x, seed, tasks, chained);
-        let captured = node.capture(CHIP, &program::task(&other, seed, tasks, false)).unwrap();
+        let captured = node
+            .capture(CHIP, &program::task(&other, seed, tasks, false))
+            .unwrap();
         let ways: [(&str, Task); 3] = [
             ("inferred", task(false)),
             ("explicit", explicit(task(true))),
@@ -197,7 +225,11 @@ fn whichever_way_a_graph_is_built_it_does_what_its_tasks_would_one_by_one() {
             assert_eq!(x.read().unwrap(), golden, "{way}, seed {seed}");
         }
     }
-    assert_eq!(other.read().unwrap(), [0; 64], "what it was captured with is not touched");
+    assert_eq!(
+        other.read().unwrap(),
+        [0; 64],
+        "what it was captured with is not touched"
+    );
 }
 
 #[test]
@@ -205,7 +237,8 @@ fn a_captured_graph_is_replayed_with_other_inputs_again_and_again() {
     let node = node();
     let captured = {
         let first = node.zeros::<i32>(CHIP, 64).unwrap();
-        node.capture(CHIP, &program::task(&first, 7u64, 50u64, false)).unwrap()
+        node.capture(CHIP, &program::task(&first, 7u64, 50u64, false))
+            .unwrap()
     };
     assert_eq!(captured.len(), 4 + 55);
     let x: Vec<_> = (0..5)
@@ -230,7 +263,10 @@ fn a_captured_graph_is_replayed_with_other_inputs_again_and_again() {
 #[test]
 fn tasks_that_have_nothing_in_common_run_at_once() {
     let node = node();
-    let (y, z) = (node.zeros::<i32>(CHIP, 1).unwrap(), node.zeros::<i32>(CHIP, 1).unwrap());
+    let (y, z) = (
+        node.zeros::<i32>(CHIP, 1).unwrap(),
+        node.zeros::<i32>(CHIP, 1).unwrap(),
+    );
     node.run(|orch| orch.submit(CHIP, meeting::task(&y, &z))).unwrap();
 }
 
@@ -239,7 +275,8 @@ fn cores_that_make_progress_beside_each_other_are_not_taken_for_stuck() {
     let limit = Duration::from_millis(100);
     let node = Node::builder().devices(0..1).wait_limit(limit).launch().unwrap();
     let (x, y) = (node.tensor(CHIP, &[1]).unwrap(), node.tensor(CHIP, &[2]).unwrap());
-    node.run(|orch| orch.submit(CHIP, slow::task(&x, &y, 1500u32))).unwrap();
+    node.run(|orch| orch.submit(CHIP, slow::task(&x, &y, 1500u32)))
+        .unwrap();
 }
 
 #[test]
@@ -252,10 +289,20 @@ fn a_task_that_fails_is_named_with_its_graph_and_what_needs_it_does_not_run() {
             .unwrap_err()
             .to_string();
         assert!(error.starts_with("node, chip 0, kernel `failing`: "), "{error}");
-        assert!(error.contains("tests/chip_graph.rs:") || panics && beside, "{error}");
-        let words = if panics { "the kernel lost its temper" } else { "not today" };
+        assert!(
+            error.contains("tests/chip_graph.rs:") || panics && beside,
+            "{error}"
+        );
+        let words = if panics {
+            "the kernel lost its temper"
+        } else {
+            "not today"
+        };
         assert!(error.ends_with(words), "{error}");
-        assert!(panics && !beside || error.contains("its task `refuse`: "), "{error}");
+        assert!(
+            panics && !beside || error.contains("its task `refuse`: "),
+            "{error}"
+        );
         assert_eq!(x.read().unwrap(), [1]);
         assert_eq!(y.read().unwrap(), [if beside { 9 } else { 1 }]);
     }
@@ -272,7 +319,10 @@ fn misuse_is_said_on_the_chip_and_on_the_host() {
     ];
     for (how, wanted) in (0u32..).zip(wanted) {
         let task = misuse::task(&x, how);
-        let on_chip = node.run(|orch| orch.submit(CHIP, task.clone())).unwrap_err().to_string();
+        let on_chip = node
+            .run(|orch| orch.submit(CHIP, task.clone()))
+            .unwrap_err()
+            .to_string();
         assert!(on_chip.contains(wanted), "{on_chip}");
         if how != 1 {
             let on_host = node.capture(CHIP, &task).unwrap_err().to_string();
@@ -291,11 +341,20 @@ fn misuse_is_said_on_the_chip_and_on_the_host() {
 #[test]
 fn a_replay_that_is_not_what_was_captured_is_refused() {
     let node = node();
-    let (x, short) = (node.zeros::<i32>(CHIP, 64).unwrap(), node.zeros::<i32>(CHIP, 32).unwrap());
+    let (x, short) = (
+        node.zeros::<i32>(CHIP, 64).unwrap(),
+        node.zeros::<i32>(CHIP, 32).unwrap(),
+    );
     let captured = node.capture(CHIP, &program::task(&x, 1u64, 5u64, false)).unwrap();
     let cases = [
-        (program::task(&short, 1u64, 5u64, false), "`x` is not as it was captured"),
-        (program::task(&x, 2u64, 5u64, false), "`seed` is not as it was captured"),
+        (
+            program::task(&short, 1u64, 5u64, false),
+            "`x` is not as it was captured",
+        ),
+        (
+            program::task(&x, 2u64, 5u64, false),
+            "`seed` is not as it was captured",
+        ),
         (slow::task(&x, &x, 1u32), "the task is `slow`'s"),
     ];
     for (task, wanted) in cases {

@@ -3,7 +3,9 @@
 
 extern crate ringwork_native as ringwork;
 
-use ringwork_isa::{Compare, Core, Error as KernelError, In, InOut, Notify, Out, Result, Shared, Signals, Tile};
+use ringwork_isa::{
+    Compare, Core, Error as KernelError, In, InOut, Notify, Out, Result, Shared, Signals, Tile,
+};
 use ringwork_macros::kernel;
 use ringwork_runtime::{Device, DomainSpec, Error, Node, Rank};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -14,14 +16,16 @@ use std::time::Duration;
 #[kernel]
 async fn add<C: Core>(core: &C, x: In<i32>, y: Out<i32>, by: i32) -> Result<()> {
     let tile = core.load(x).await?;
-    core.store(y, &Tile::new(tile.values().iter().map(|v| v + by).collect())).await
+    core.store(y, &Tile::new(tile.values().iter().map(|v| v + by).collect()))
+        .await
 }
 
 /// x = x + by
 #[kernel]
 async fn increase<C: Core>(core: &C, x: InOut<i32>, by: i32) -> Result<()> {
     let tile = core.load(x).await?;
-    core.store(x, &Tile::new(tile.values().iter().map(|v| v + by).collect())).await
+    core.store(x, &Tile::new(tile.values().iter().map(|v| v + by).collect()))
+        .await
 }
 
 /// y = a + b
@@ -35,7 +39,8 @@ async fn sum<C: Core>(core: &C, a: In<i32>, b: In<i32>, y: Out<i32>) -> Result<(
 #[kernel]
 async fn count_off<C: Core>(core: &C, y: Out<i32>) -> Result<()> {
     static COUNT: AtomicI32 = AtomicI32::new(0);
-    core.store(y, &Tile::new(vec![COUNT.fetch_add(1, Ordering::Relaxed)])).await
+    core.store(y, &Tile::new(vec![COUNT.fetch_add(1, Ordering::Relaxed)]))
+        .await
 }
 
 #[kernel]
@@ -46,7 +51,8 @@ async fn nothing<C: Core>(_core: &C) -> Result<()> {
 /// Says where it runs.
 #[kernel]
 async fn sign<C: Core>(core: &C, y: Out<i32>) -> Result<()> {
-    core.store(y, &Tile::new(vec![i32::try_from(core.device().0).unwrap_or(-1)])).await
+    core.store(y, &Tile::new(vec![i32::try_from(core.device().0).unwrap_or(-1)]))
+        .await
 }
 
 /// Puts a value into the next rank's part, late.
@@ -154,7 +160,9 @@ fn the_important_go_first_and_then_the_old() {
         let gate = orch.submit(A, nothing::task())?;
         for (i, y) in y.iter().enumerate() {
             let priority = if i == 15 { 5 } else { -1 };
-            orch.after(gate).priority(priority).submit(A, count_off::task(y))?;
+            orch.after(gate)
+                .priority(priority)
+                .submit(A, count_off::task(y))?;
         }
         Ok(())
     })
@@ -162,7 +170,11 @@ fn the_important_go_first_and_then_the_old() {
     let order: Vec<i32> = y.iter().map(|y| y.read().unwrap()[0]).collect();
     // Whatever had been sent when the gate opened went before the important one, and that is a few.
     assert!(order[15] < 8, "{order:?}");
-    let others: Vec<i32> = order.iter().copied().filter(|place| *place != order[15]).collect();
+    let others: Vec<i32> = order
+        .iter()
+        .copied()
+        .filter(|place| *place != order[15])
+        .collect();
     assert!(others.is_sorted(), "{order:?}");
 }
 
@@ -179,12 +191,19 @@ fn a_task_for_any_chip_does_not_stand_behind_a_chip_that_waits() {
         for i in 0..16 {
             orch.anywhere(sign::task(&slot.slice(i..i + 1)?.on(Rank(0))?))?;
         }
-        orch.reads(&slot.on(Rank(0))?).submit(B, tell::task(&go, Rank(0), 1))
+        orch.reads(&slot.on(Rank(0))?)
+            .submit(B, tell::task(&go, Rank(0), 1))
     })
     .unwrap();
     assert_eq!(slot.read(Rank(0)).unwrap(), [1; 16]);
-    let refused = node.run(|orch| orch.anywhere(sign::task(&slot))).unwrap_err().to_string();
-    assert!(refused.contains("`y` means another part of window \"pair\" on every chip"), "{refused}");
+    let refused = node
+        .run(|orch| orch.anywhere(sign::task(&slot)))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("`y` means another part of window \"pair\" on every chip"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -252,7 +271,11 @@ fn a_host_task_that_fails_or_panics_is_named_and_what_needs_it_does_not_run() {
             orch.submit(A, increase::task(&y, 1))
         });
         let text = error.unwrap_err().to_string();
-        let words = if panics { "it panicked: out of food" } else { "no food" };
+        let words = if panics {
+            "it panicked: out of food"
+        } else {
+            "no food"
+        };
         assert_eq!(text, format!("node, host closure `feed`: {words}"));
         assert_eq!(x.read().unwrap(), [1]);
         assert_eq!(Arc::strong_count(&dropped), 1, "a cancelled closure is dropped");
@@ -266,10 +289,11 @@ fn a_run_inside_a_host_task_is_refused_not_waited_for() {
     let inner = node.clone();
     node.run(|orch| {
         let first = orch.submit(A, nothing::task())?;
-        orch.after(first).host_task("inner", move || match inner.run(|_| Ok(())) {
-            Err(Error::Config { .. }) => Ok(()),
-            other => Err(format!("{other:?}")),
-        })
+        orch.after(first)
+            .host_task("inner", move || match inner.run(|_| Ok(())) {
+                Err(Error::Config { .. }) => Ok(()),
+                other => Err(format!("{other:?}")),
+            })
     })
     .unwrap();
 }
@@ -277,7 +301,11 @@ fn a_run_inside_a_host_task_is_refused_not_waited_for() {
 #[test]
 fn intermediates_pass_data_and_their_memory_goes_round() {
     // 64 intermediates of 1 KiB would not fit 8 KiB all at once: scopes let them go, and submission waits.
-    let node = Node::builder().devices(0..2).intermediate_bytes(8 << 10).launch().unwrap();
+    let node = Node::builder()
+        .devices(0..2)
+        .intermediate_bytes(8 << 10)
+        .launch()
+        .unwrap();
     let x = node.tensor(B, &[1; 256]).unwrap();
     let y = node.zeros::<i32>(B, 256).unwrap();
     let late = node
@@ -311,7 +339,11 @@ fn intermediates_pass_data_and_their_memory_goes_round() {
 
 #[test]
 fn a_ring_that_can_never_hold_it_says_what_to_raise() {
-    let node = Node::builder().devices(0..1).intermediate_bytes(4 << 10).launch().unwrap();
+    let node = Node::builder()
+        .devices(0..1)
+        .intermediate_bytes(4 << 10)
+        .launch()
+        .unwrap();
     let error = node
         .run(|orch| {
             for _ in 0..5 {
@@ -327,7 +359,8 @@ fn a_ring_that_can_never_hold_it_says_what_to_raise() {
          nothing under way can release enough: raise NodeBuilder::intermediate_bytes, or end scopes sooner"
     );
     // The next run has it all again.
-    node.run(|orch| orch.intermediate::<i32>(A, 1024).map(drop)).unwrap();
+    node.run(|orch| orch.intermediate::<i32>(A, 1024).map(drop))
+        .unwrap();
 }
 
 #[test]
@@ -362,7 +395,8 @@ fn a_task_starts_when_its_signal_has_come_and_its_chip_is_free_until_then() {
         node.run(|orch| {
             let cell = go.cell(Rank(0), 0)?;
             // Waits for 3 * round, and the chip it will run on is the one that tells.
-            orch.when(cell, Compare::Ge, 3 * round).submit(A, add::task(&x, &y, 1))?;
+            orch.when(cell, Compare::Ge, 3 * round)
+                .submit(A, add::task(&x, &y, 1))?;
             for _ in 0..3 {
                 orch.submit(A, tell::task(&go, Rank(0), 1))?;
             }
@@ -387,7 +421,9 @@ fn a_task_is_done_when_its_signal_says_so() {
         node.run(|orch| {
             // Counts as done when chip 0 has put its value there and said so; the reader waits for that.
             let cell = done.cell(Rank(1), 0)?;
-            orch.until(cell, Compare::Ge, value).writes(&slot).submit(B, nothing::task())?;
+            orch.until(cell, Compare::Ge, value)
+                .writes(&slot)
+                .submit(B, nothing::task())?;
             orch.submit(B, add::task(&slot, &y, 0))?;
             orch.submit(A, dawdle::task(&x, 2u32))?;
             let put = orch.submit(A, put_late::task(&slot, value))?;
@@ -445,7 +481,13 @@ fn a_deadline_names_the_signal_that_never_came() {
                 orch.submit(A, dawdle::task(&x, 1500u32))
             })
             .unwrap_err();
-        let Error::Overdue { task, waited_for, deferred: was, .. } = &error else {
+        let Error::Overdue {
+            task,
+            waited_for,
+            deferred: was,
+            ..
+        } = &error
+        else {
             panic!("{error}")
         };
         assert_eq!((task.as_str(), *was), ("increase", deferred));
@@ -473,7 +515,9 @@ fn a_failure_cancels_what_needs_it_and_says_so_and_the_rest_finishes() {
             (0..10).try_for_each(|_| orch.submit(B, increase::task(&z, 1)).map(drop))
         })
         .unwrap_err();
-    let Error::Task(failure) = &error else { panic!("{error}") };
+    let Error::Task(failure) = &error else {
+        panic!("{error}")
+    };
     assert_eq!((failure.device, failure.kernel.as_str()), (A, "refuse"));
     assert!(!ran.load(Ordering::Relaxed));
     let sent = z.read().unwrap()[0];
@@ -484,6 +528,11 @@ fn a_failure_cancels_what_needs_it_and_says_so_and_the_rest_finishes() {
     // The failure may have been known before everything was submitted; what was, is listed.
     if !failure.cancelled.is_empty() {
         assert_eq!(failure.cancelled[0], "kernel `add` on chip 0");
-        assert!(error.to_string().contains("; cancelled with it: kernel `add` on chip 0"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("; cancelled with it: kernel `add` on chip 0"),
+            "{error}"
+        );
     }
 }

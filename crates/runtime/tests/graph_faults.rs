@@ -4,13 +4,15 @@
     clippy::print_stdout,
     reason = "a test that prints what it measured"
 )]
-extern crate ringwork_native as ringwork;
+extern crate ringwork_runtime as ringwork;
 
 mod support;
 
 use ringwork_isa::{Compare, Core, Error as KernelError, InOut, Notify, Rank, Result, Signals, Tile};
-use ringwork_macros::kernel;
-use ringwork_runtime::{Cause, Device, DomainSpec, Error, Node, Orchestrator, Tensor};
+use ringwork_macros::{kernel, orchestration};
+use ringwork_runtime::{
+    Captured, Cause, ChipOrchestrator, CoreKind, Device, DomainSpec, Error, Node, Orchestrator, Tensor,
+};
 use rustix::process::Signal;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -47,6 +49,10 @@ const TESTS: &[Test] = &[
         "a_task_for_any_chip_runs_on_those_that_are_left",
         anywhere_after_a_death,
     ),
+    (
+        "a_chip_killed_in_a_graph_of_its_own_is_named_with_it",
+        killed_in_its_own_graph,
+    ),
     ("an_interrupt_ends_a_graph_of_every_kind_of_wait", interrupted),
 ];
 
@@ -78,6 +84,16 @@ async fn touch<C: Core>(_core: &C) -> Result<()> {
     Ok(())
 }
 
+/// Two chains on the chip's cores.
+#[orchestration]
+fn on_cores(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, y: InOut<i32>) -> Result<()> {
+    for _ in 0..50 {
+        orch.submit(CoreKind::Vector, step::task(x, NEVER))?;
+        orch.submit(CoreKind::Vector, step::task(y, NEVER))?;
+    }
+    Ok(())
+}
+
 const NEVER: i32 = -1;
 const KILLED: &str = "it was killed by SIGKILL";
 
@@ -91,11 +107,19 @@ fn process(node: &Node, device: Device) -> Process {
 
 fn counters(node: &Node) -> Vec<Tensor<i32>> {
     let devices = node.devices();
-    devices.iter().map(|chip| node.tensor(*chip, &[0]).unwrap()).collect()
+    devices
+        .iter()
+        .map(|chip| node.tensor(*chip, &[0]).unwrap())
+        .collect()
 }
 
 /// `rounds` steps on every chip, each chip its own chain; and how many of each were taken in.
-fn chains(orch: &mut Orchestrator<'_>, x: &[Tensor<i32>], rounds: u32, taken: &mut [i32]) -> ringwork_runtime::Result<()> {
+fn chains(
+    orch: &mut Orchestrator<'_>,
+    x: &[Tensor<i32>],
+    rounds: u32,
+    taken: &mut [i32],
+) -> ringwork_runtime::Result<()> {
     for _ in 0..rounds {
         for (chip, x) in (0..).zip(x) {
             orch.submit(Device(chip), step::task(x, NEVER))?;
@@ -111,7 +135,10 @@ fn killed_under_a_graph(rng: &mut Rng) {
         let node = node(3);
         let x = counters(&node);
         let victim = Device(u32::try_from(rng.below(3)).unwrap());
-        let (process, moment) = (process(&node, victim), Duration::from_micros(rng.below(4000) as u64));
+        let (process, moment) = (
+            process(&node, victim),
+            Duration::from_micros(rng.below(4000) as u64),
+        );
         let mut taken = [0; 3];
         let calls = Arc::new(AtomicU32::new(0));
         let error = std::thread::scope(|scope| {
@@ -144,8 +171,15 @@ fn killed_under_a_graph(rng: &mut Rng) {
             // It died between two runs, or while memory was handed to it.
             Error::Gone { device, cause } => assert_eq!((*device, cause.as_str()), (victim, KILLED)),
             Error::Task(failure) => {
-                assert_eq!((failure.device, failure.kernel.as_str()), (victim, "step"), "{error}");
-                assert!(matches!(&failure.cause, Cause::Ended { how, .. } if how == KILLED), "{error}");
+                assert_eq!(
+                    (failure.device, failure.kernel.as_str()),
+                    (victim, "step"),
+                    "{error}"
+                );
+                assert!(
+                    matches!(&failure.cause, Cause::Ended { how, .. } if how == KILLED),
+                    "{error}"
+                );
                 let there = format!("on chip {victim}");
                 for text in &failure.cancelled {
                     assert!(text.ends_with(&there) || text == "host task `look`", "{text}");
@@ -159,9 +193,17 @@ fn killed_under_a_graph(rng: &mut Rng) {
                 assert_eq!(x.read().unwrap(), [taken[chip]], "chip {chip}, after: {error}");
             }
         }
-        let alive: Vec<Device> = node.devices().into_iter().filter(|chip| *chip != victim).collect();
-        node.run(|orch| orch.group(alive.iter().copied(), |chip| Ok(step::task(&x[chip.0 as usize], NEVER))))
-            .unwrap();
+        let alive: Vec<Device> = node
+            .devices()
+            .into_iter()
+            .filter(|chip| *chip != victim)
+            .collect();
+        node.run(|orch| {
+            orch.group(alive.iter().copied(), |chip| {
+                Ok(step::task(&x[chip.0 as usize], NEVER))
+            })
+        })
+        .unwrap();
         drop((node, x, process));
         assert_clean(files);
     }
@@ -179,7 +221,11 @@ fn fails_anywhere(rng: &mut Rng) {
         let outcome = node.run(|orch| {
             for _ in 0..rounds {
                 for (at, x) in (0..).zip(&x) {
-                    let bad = if at as usize == chip { i32::try_from(bad).unwrap() } else { NEVER };
+                    let bad = if at as usize == chip {
+                        i32::try_from(bad).unwrap()
+                    } else {
+                        NEVER
+                    };
                     orch.submit(Device(at), step::task(x, bad))?;
                     taken[at as usize] += 1;
                 }
@@ -187,26 +233,95 @@ fn fails_anywhere(rng: &mut Rng) {
             Ok(())
         });
         let error = outcome.unwrap_err();
-        let Error::Task(failure) = &error else { panic!("{error}") };
+        let Error::Task(failure) = &error else {
+            panic!("{error}")
+        };
         assert_eq!(failure.device.0 as usize, chip, "{error}");
         assert!(matches!(failure.cause, Cause::Kernel(_)), "{error}");
         for (at, x) in x.iter().enumerate() {
-            let ran = if at == chip { i32::try_from(bad).unwrap() } else { taken[at] };
+            let ran = if at == chip {
+                i32::try_from(bad).unwrap()
+            } else {
+                taken[at]
+            };
             assert_eq!(x.read().unwrap(), [ran], "chip {at}, after: {error}");
         }
         let cancelled = i32::try_from(failure.cancelled.len()).unwrap();
-        assert_eq!(cancelled, taken[chip] - i32::try_from(bad).unwrap() - 1, "{error}");
+        assert_eq!(
+            cancelled,
+            taken[chip] - i32::try_from(bad).unwrap() - 1,
+            "{error}"
+        );
+    }
+}
+
+fn killed_in_its_own_graph(rng: &mut Rng) {
+    let files = open_files();
+    for round in 0..20 {
+        let node = node(2);
+        let (x, y) = (counters(&node), counters(&node));
+        let tasks = |chip: usize| on_cores::task(&x[chip], &y[chip]);
+        let captured: Vec<Captured> = [0, 1]
+            .map(|chip: u32| node.capture(Device(chip), &tasks(chip as usize)).unwrap())
+            .into();
+        let process = process(&node, Device(1));
+        let moment = Duration::from_micros(rng.below(3000) as u64);
+        let error = std::thread::scope(|scope| {
+            let killer = scope.spawn(|| {
+                std::thread::sleep(moment); // the random moment
+                process.signal(Signal::KILL);
+            });
+            let error = loop {
+                let outcome = node.run(|orch| {
+                    for (chip, captured) in captured.iter().enumerate() {
+                        let task = tasks(chip);
+                        let task = if round % 2 == 0 {
+                            task
+                        } else {
+                            captured.replay(&task)?
+                        };
+                        orch.submit(captured.device(), task)?;
+                    }
+                    Ok(())
+                });
+                if let Err(error) = outcome {
+                    break error;
+                }
+            };
+            killer.join().unwrap();
+            error
+        });
+        match &error {
+            Error::Gone { device, cause } => assert_eq!((*device, cause.as_str()), (Device(1), KILLED)),
+            Error::Task(failure) => {
+                assert_eq!((failure.device, failure.kernel.as_str()), (Device(1), "on_cores"));
+                assert!(
+                    matches!(&failure.cause, Cause::Ended { how, .. } if how == KILLED),
+                    "{error}"
+                );
+            }
+            other => panic!("{other}"),
+        }
+        // The other chip's graph is whole.
+        let (first, second) = (x[0].read().unwrap()[0], y[0].read().unwrap()[0]);
+        assert!(first == second && first % 50 == 0, "{first}, {second}");
+        drop((captured, x, y, node, process));
+        assert_clean(files);
     }
 }
 
 fn stopped_under_a_graph(_: &mut Rng) {
-    let builder = Node::builder().devices(0..2).wait_limit(Duration::from_millis(200));
+    let builder = Node::builder()
+        .devices(0..2)
+        .wait_limit(Duration::from_millis(200));
     let node = builder.launch().unwrap();
     let x = counters(&node);
     process(&node, Device(1)).signal(Signal::STOP);
     let mut taken = [0; 2];
     let error = node.run(|orch| chains(orch, &x, 50, &mut taken)).unwrap_err();
-    let Error::Task(failure) = &error else { panic!("{error}") };
+    let Error::Task(failure) = &error else {
+        panic!("{error}")
+    };
     assert_eq!((failure.device, failure.kernel.as_str()), (Device(1), "step"));
     assert!(matches!(&failure.cause, Cause::Stuck { .. }), "{error}");
     assert_eq!(x[0].read().unwrap(), [taken[0]]);
@@ -222,15 +337,21 @@ fn signal_of_the_dead(_: &mut Rng) {
     let error = node
         .run(|orch| {
             let cell = row.cell(Rank(0), 0)?;
-            orch.when(cell, Compare::Ge, 1).submit(Device(0), step::task(&x[0], NEVER))?;
+            orch.when(cell, Compare::Ge, 1)
+                .submit(Device(0), step::task(&x[0], NEVER))?;
             orch.submit(Device(1), tell::task(&row))?;
             victim.signal(Signal::KILL);
             Ok(())
         })
         .unwrap_err();
-    let Error::Task(failure) = &error else { panic!("{error}") };
+    let Error::Task(failure) = &error else {
+        panic!("{error}")
+    };
     assert_eq!((failure.device, failure.kernel.as_str()), (Device(1), "tell"));
-    assert!(matches!(&failure.cause, Cause::Ended { how, .. } if how == KILLED), "{error}");
+    assert!(
+        matches!(&failure.cause, Cause::Ended { how, .. } if how == KILLED),
+        "{error}"
+    );
     assert_eq!(failure.cancelled, ["kernel `step` on chip 0"]);
     assert_eq!(x[0].read().unwrap(), [0]);
 }
@@ -258,7 +379,8 @@ fn interrupted(_: &mut Rng) {
             let cell = row.cell(Rank(0), 1)?;
             orch.submit(Device(0), wait_inside::task(&row))?;
             orch.submit(Device(0), step::task(&x[0], NEVER))?;
-            orch.when(cell, Compare::Ge, 1).submit(Device(1), step::task(&x[1], NEVER))?;
+            orch.when(cell, Compare::Ge, 1)
+                .submit(Device(1), step::task(&x[1], NEVER))?;
             let called = called.clone();
             orch.reads(&x[1]).host_task("never", move || {
                 called.fetch_add(1, Ordering::Relaxed);

@@ -33,7 +33,15 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let halves = halves::<T>(job, &node)?;
     job.rounds(
         || node.run(|orch| halves.iter().try_for_each(|half| half.reduce(orch, job))),
-        || Ok(halves.iter().map(Half::checks).collect::<ringwork::Result<Vec<_>>>()?.into_iter().flatten().collect()),
+        || {
+            Ok(halves
+                .iter()
+                .map(Half::checks)
+                .collect::<ringwork::Result<Vec<_>>>()?
+                .into_iter()
+                .flatten()
+                .collect())
+        },
     )
 }
 

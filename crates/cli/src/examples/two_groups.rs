@@ -32,7 +32,11 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
                 }
             }
             // Nobody waits in between. A group starts when all its chips are free, and has them to itself.
-            node.run(|orch| [0, 1, 1, 0, 0, 1].iter().try_for_each(|&gang| gangs[gang].reduce(orch, job)))
+            node.run(|orch| {
+                [0, 1, 1, 0, 0, 1]
+                    .iter()
+                    .try_for_each(|&gang| gangs[gang].reduce(orch, job))
+            })
         },
         || {
             let mut checks = Vec::new();

@@ -26,7 +26,9 @@ async fn add_value<C: Core, T: Element>(core: &C, x: In<T>, y: Out<T>, value: i6
     for start in (0..y.len()).step_by(TILE) {
         let tile = start..y.len().min(start + TILE);
         let values = Tile::new(vec![T::from_i64(value); tile.len()]);
-        let sum = core.add(&core.load(x.slice(tile.clone())?).await?, &values).await?;
+        let sum = core
+            .add(&core.load(x.slice(tile.clone())?).await?, &values)
+            .await?;
         core.store(y.slice(tile)?, &sum).await?;
     }
     Ok(())
@@ -56,8 +58,12 @@ fn formula<T: Element>(orch: &mut ChipOrchestrator<'_>, a: In<T>, b: In<T>, y: O
         let product = orch.intermediate::<T>(y.len())?;
         let multiplied = orch.scope(|orch| {
             let (one, two) = (orch.intermediate::<T>(y.len())?, orch.intermediate::<T>(y.len())?);
-            let first = orch.after([summed]).submit(CoreKind::Vector, add_value::task(sum, one, 1i64))?;
-            let second = orch.after([summed]).submit(CoreKind::Vector, add_value::task(sum, two, 2i64))?;
+            let first = orch
+                .after([summed])
+                .submit(CoreKind::Vector, add_value::task(sum, one, 1i64))?;
+            let second = orch
+                .after([summed])
+                .submit(CoreKind::Vector, add_value::task(sum, two, 2i64))?;
             let both = orch.after([first, second]);
             both.submit(CoreKind::Vector, multiply::task(one, two, product))
         })?;

@@ -4,14 +4,14 @@
 //! meets the list, and keeps the result: a replay infers nothing.
 
 use super::cores::Cores;
-use super::{ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Sink, access_kind, entry, place_of, refused};
+use super::{
+    ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Sink, access_kind, entry, place_of, refused,
+};
 use crate::engine::{Arena, Binding, Bindings, BufferId, Capture, Graph, Outcome, Place, Spec, TaskId};
 use crate::error::Error;
 use crate::node::Node;
 use crate::tensor::Tensor;
-use ringwork_isa::{
-    Arg, Argument, Device, In, KernelId, Rank, Region, Result, Segment, Span, Tag, Task,
-};
+use ringwork_isa::{Arg, Argument, Device, In, KernelId, Rank, Region, Result, Segment, Span, Tag, Task};
 use ringwork_native::NativeCore;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -63,13 +63,17 @@ impl Node {
             .zip(&task.args[..task.params.len().min(task.args.len())])
             .map(|(index, arg)| symbolic(index, arg))
             .collect::<Option<_>>()
-            .ok_or_else(|| Error::config(field(), "a captured graph takes a chip's memory and values only"))?;
+            .ok_or_else(|| {
+                Error::config(field(), "a captured graph takes a chip's memory and values only")
+            })?;
         let mut orch = ChipOrchestrator::new(Sink::List(Vec::new(), Capture::new()), true);
         (entry.build)(&mut orch, &shape).map_err(|error| Error::config(field(), error.to_string()))?;
         let Sink::List(steps, capture) = orch.sink else {
             return Err(Error::config(field(), "it was not captured"));
         };
-        let graph = capture.finish().map_err(|error| Error::config(field(), error.to_string()))?;
+        let graph = capture
+            .finish()
+            .map_err(|error| Error::config(field(), error.to_string()))?;
         let bytes = postcard::to_stdvec(&steps).map_err(|error| Error::config(field(), error.to_string()))?;
         Ok(Captured {
             kernel: task.kernel.clone(),
@@ -119,10 +123,7 @@ impl Captured {
         }
         let mut args = task.args[..self.shape.len().min(task.args.len())].to_vec();
         args.push(Argument::<In<u8>>::to_arg(&self.steps));
-        Ok(Task {
-            args,
-            ..task.clone()
-        })
+        Ok(Task { args, ..task.clone() })
     }
 }
 
@@ -191,7 +192,8 @@ fn read(core: &NativeCore, steps: Span) -> Result<Graph<ChipTask>> {
                 for before in after {
                     let at = usize::try_from(before).ok().and_then(|at| at.checked_sub(1));
                     let before = at.and_then(|at| tasks.get(at)).copied();
-                    spec.after.push(before.ok_or_else(|| garbled("a task after no task".into()))?);
+                    spec.after
+                        .push(before.ok_or_else(|| garbled("a task after no task".into()))?);
                 }
                 for (arg, tag) in task.args.iter().zip(&tags) {
                     let intermediate = |Segment(number)| Some(BufferId::captured(number & INDEX));

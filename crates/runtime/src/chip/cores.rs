@@ -96,7 +96,10 @@ impl<'c> Cores<'c> {
     pub(super) fn finish(&mut self) -> Result<()> {
         while self.engine.live() > 0 {
             if self.engine.is_stalled() {
-                let stall = self.engine.stall().map_or_else(String::new, |stall| stall.to_string());
+                let stall = self
+                    .engine
+                    .stall()
+                    .map_or_else(String::new, |stall| stall.to_string());
                 return Err(Error::failed(format!("the chip's graph: {stall}")));
             }
             self.advance_any();
@@ -139,7 +142,9 @@ impl<'c> Cores<'c> {
     fn wait(&self) -> (Dispatch, Result<()>) {
         let beats = || {
             let cores = self.beside.iter().flatten();
-            cores.map(|beside| beside.beats.load(Ordering::Relaxed)).sum::<u64>()
+            cores
+                .map(|beside| beside.beats.load(Ordering::Relaxed))
+                .sum::<u64>()
         };
         let mut before = beats();
         loop {
@@ -160,8 +165,12 @@ impl<'c> Cores<'c> {
         let reported = match outcome {
             Ok(()) => self.engine.complete(dispatch.task, dispatch.executor),
             Err(error) => {
-                let kernel = self.engine.payload(dispatch.task).map(|task| task.kernel.to_string());
-                self.failure.get_or_insert_with(|| in_graph(error, kernel.as_deref()));
+                let kernel = self
+                    .engine
+                    .payload(dispatch.task)
+                    .map(|task| task.kernel.to_string());
+                self.failure
+                    .get_or_insert_with(|| in_graph(error, kernel.as_deref()));
                 self.engine.fail(dispatch.task, dispatch.executor, ())
             }
         };
@@ -178,7 +187,11 @@ impl<'c> Cores<'c> {
             Arg::Memory(span) => self.resolve(dispatch, *span).map(Arg::Memory),
             other => Ok(*other),
         };
-        Ok((dispatch, entry, task.args.iter().map(resolve).collect::<Result<_>>()?))
+        Ok((
+            dispatch,
+            entry,
+            task.args.iter().map(resolve).collect::<Result<_>>()?,
+        ))
     }
 
     fn resolve(&self, dispatch: Dispatch, span: Span) -> Result<Span> {
@@ -192,9 +205,14 @@ impl<'c> Cores<'c> {
                 Some(Arg::Memory(real)) => *real,
                 _ => return Err(Error::failed(format!("parameter {index} is no memory"))),
             };
-            let inside = span.start.checked_add(span.len).is_some_and(|end| end <= real.len);
+            let inside = span
+                .start
+                .checked_add(span.len)
+                .is_some_and(|end| end <= real.len);
             if !inside || real.dtype != span.dtype {
-                return Err(Error::failed(format!("parameter {index} is not what was captured")));
+                return Err(Error::failed(format!(
+                    "parameter {index} is not what was captured"
+                )));
             }
             return Ok(Span {
                 start: real.start + span.start,

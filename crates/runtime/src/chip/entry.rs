@@ -60,7 +60,9 @@ pub fn run(core: &NativeCore, args: &[Arg], parameters: usize, build: Build) -> 
             replay(&mut cores, &graph, arguments)?;
             cores.finish()
         }
-        _ => Err(Error::failed("arguments that say neither of the ways to build a graph")),
+        _ => Err(Error::failed(
+            "arguments that say neither of the ways to build a graph",
+        )),
     }
 }
 

@@ -22,9 +22,7 @@ mod entry;
 pub use capture::Captured;
 pub use entry::{Build, ORCHESTRATIONS, OrchestrationEntry, explicit, run, step};
 
-use crate::engine::{
-    AccessKind, Arena, BufferId, Capture, Kind, Outcome, Place, Spec, Submit, TaskId, View,
-};
+use crate::engine::{AccessKind, Arena, BufferId, Capture, Kind, Outcome, Place, Spec, Submit, TaskId, View};
 use capture::Step;
 use cores::Cores;
 use ringwork_isa::{Arg, Element, Error, InOut, KernelId, Rank, Region, Result, Segment, Span, Tag, Task};
@@ -203,8 +201,15 @@ impl<'c> ChipOrchestrator<'c> {
         let mut args = Vec::with_capacity(task.args.len());
         for (index, arg) in task.args.iter().enumerate() {
             let tag = task.params.get(index).map_or(Tag::Input, |param| param.tag);
-            let stale = || Error::failed(format!("argument {index} of `{}` is an intermediate whose scope has ended", task.kernel));
-            let Some((buffer, view)) = place_of(arg, |segment| self.intermediates.get(&segment).copied()).ok_or_else(stale)? else {
+            let stale = || {
+                Error::failed(format!(
+                    "argument {index} of `{}` is an intermediate whose scope has ended",
+                    task.kernel
+                ))
+            };
+            let Some((buffer, view)) =
+                place_of(arg, |segment| self.intermediates.get(&segment).copied()).ok_or_else(stale)?
+            else {
                 args.push(*arg);
                 continue;
             };
@@ -241,7 +246,10 @@ impl Scopes for Capture<()> {
 }
 
 /// The buffer and the bytes that an argument is: `Some(None)` if it is no memory, `None` if it is stale.
-#[expect(clippy::option_option, reason = "no memory, stale and found are three answers")]
+#[expect(
+    clippy::option_option,
+    reason = "no memory, stale and found are three answers"
+)]
 fn place_of(
     arg: &Arg,
     intermediate: impl FnOnce(Segment) -> Option<BufferId>,
@@ -304,7 +312,11 @@ impl ChipSubmission<'_, '_> {
     /// # Errors
     /// As there.
     pub fn submit(self, on: CoreKind, task: Task) -> Result<TaskId> {
-        let ChipSubmission { orch, after, priority } = self;
+        let ChipSubmission {
+            orch,
+            after,
+            priority,
+        } = self;
         let mut spec = Spec::new(Place::Any(on.kind())).priority(priority);
         spec.after = after;
         let args = orch.bind(&task, &mut spec)?;
