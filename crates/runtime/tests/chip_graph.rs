@@ -97,13 +97,10 @@ fn program(
         places.push(x.slice(at * WIDTH..(at + 1) * WIDTH)?);
     }
     let mut last = None;
-    for at in 8..PLACES {
+    for k in 8..12 {
         let place = orch.intermediate::<i32>(WIDTH)?;
         let first = orch.after(last.filter(|_| chained));
-        last = Some(first.submit(
-            CoreKind::Vector,
-            mix::task(places[0], places[0], place, at as i32),
-        )?);
+        last = Some(first.submit(CoreKind::Vector, mix::task(places[0], places[0], place, k))?);
         places.push(place);
     }
     for (index, Planned { a, b, y, k }) in plan(seed, tasks).into_iter().enumerate() {
@@ -134,9 +131,9 @@ fn program(
 fn reference(x: &[i32], seed: u64, tasks: u64) -> Vec<i32> {
     let mut places: Vec<Vec<i32>> = x.chunks(WIDTH).map(<[i32]>::to_vec).collect();
     let each = |a: &[i32], b: &[i32], k| a.iter().zip(b).map(|(a, b)| mixed(*a, *b, k)).collect::<Vec<_>>();
-    for at in 8..PLACES {
+    for k in 8..12 {
         let first = places[0].clone();
-        places.push(each(&first, &first, at as i32));
+        places.push(each(&first, &first, k));
     }
     for (index, Planned { a, b, y, k }) in plan(seed, tasks).into_iter().enumerate() {
         let own = each(&places[a], &places[b], k);

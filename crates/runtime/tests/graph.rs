@@ -314,11 +314,11 @@ fn intermediates_pass_data_and_their_memory_goes_round() {
             for _ in 0..64 {
                 orch.scope(|orch| {
                     let t = orch.intermediate::<i32>(B, 256)?;
-                    orch.submit(B, add::task(&x, &t, 2))?;
+                    orch.submit(B, add::task(&x, t, 2))?;
                     orch.scope(|orch| {
                         let u = orch.intermediate::<i32>(B, 256)?;
-                        orch.submit(B, add::task(&t, &u, 3))?;
-                        orch.submit(B, sum::task(&t, &u, &y))
+                        orch.submit(B, add::task(t, u, 3))?;
+                        orch.submit(B, sum::task(t, u, &y))
                     })?;
                     orch.submit(B, add::task(&y, &x, -8))?;
                     kept = Some(t);
@@ -326,7 +326,7 @@ fn intermediates_pass_data_and_their_memory_goes_round() {
                 })?;
             }
             let t = kept.unwrap();
-            Ok(orch.submit(B, add::task(&x, &t, 0)).unwrap_err().to_string())
+            Ok(orch.submit(B, add::task(&x, t, 0)).unwrap_err().to_string())
         })
         .unwrap();
     assert_eq!(y.read().unwrap(), [9; 256]);

@@ -66,7 +66,7 @@ impl Node {
             .ok_or_else(|| {
                 Error::config(field(), "a captured graph takes a chip's memory and values only")
             })?;
-        let mut orch = ChipOrchestrator::new(Sink::List(Vec::new(), Capture::new()), true);
+        let mut orch = ChipOrchestrator::new(Sink::List(Vec::new(), Box::default()), true);
         (entry.build)(&mut orch, &shape).map_err(|error| Error::config(field(), error.to_string()))?;
         let Sink::List(steps, capture) = orch.sink else {
             return Err(Error::config(field(), "it was not captured"));

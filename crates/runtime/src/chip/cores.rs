@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What a core is to do: a kernel with its arguments.
 type Job = (Dispatch, &'static registry::KernelEntry, Vec<Arg>);
 
+/// What became of it.
+type Done = (Dispatch, Result<()>);
+
 /// A core on a thread of its own.
 struct Beside {
     jobs: Sender<Job>,
@@ -45,7 +48,7 @@ pub(super) struct Cores<'c> {
     /// By executor.
     beside: Vec<Option<Beside>>,
     busy: usize,
-    results: (Sender<(Dispatch, Result<()>)>, Receiver<(Dispatch, Result<()>)>),
+    results: (Sender<Done>, Receiver<Done>),
     failure: Option<Error>,
 }
 
@@ -139,7 +142,7 @@ impl<'c> Cores<'c> {
     }
 
     /// Waits for a core beside this one, and speaks for it meanwhile.
-    fn wait(&self) -> (Dispatch, Result<()>) {
+    fn wait(&self) -> Done {
         let beats = || {
             let cores = self.beside.iter().flatten();
             cores

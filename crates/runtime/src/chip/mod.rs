@@ -69,7 +69,7 @@ enum Sink<'c> {
     /// The chip's cores.
     Cores(Box<Cores<'c>>),
     /// A list, to be shipped.
-    List(Vec<Step>, Capture<()>),
+    List(Vec<Step>, Box<Capture<()>>),
 }
 
 /// Submits tasks to the cores of a chip. See the [module](self).
@@ -185,7 +185,7 @@ impl<'c> ChipOrchestrator<'c> {
     fn submit_to(&mut self) -> &mut dyn Scopes {
         match &mut self.sink {
             Sink::Cores(cores) => &mut cores.engine,
-            Sink::List(_, capture) => capture,
+            Sink::List(_, capture) => &mut **capture,
         }
     }
 
