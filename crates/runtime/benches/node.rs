@@ -5,11 +5,12 @@
 //! ```
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
-extern crate ringwork_native as ringwork;
+extern crate ringwork_runtime as ringwork;
 
 use ringwork_isa::{Core, Device, InOut, Result};
-use ringwork_macros::kernel;
-use ringwork_runtime::Node;
+use ringwork_macros::{kernel, orchestration};
+use ringwork_runtime::chip::explicit;
+use ringwork_runtime::{ChipOrchestrator, CoreKind, Node};
 use std::time::{Duration, Instant};
 
 #[kernel]
@@ -19,6 +20,16 @@ async fn nothing<C: Core>(_core: &C) -> Result<()> {
 
 #[kernel]
 async fn touch<C: Core>(_core: &C, _x: InOut<i32>, _y: InOut<i32>) -> Result<()> {
+    Ok(())
+}
+
+/// A chain on a chip's cores, so that nothing but building and ordering it is measured.
+#[orchestration]
+fn chain(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, y: InOut<i32>, tasks: u32) -> Result<()> {
+    let mut last = None;
+    for _ in 0..tasks {
+        last = Some(orch.after(last).submit(CoreKind::Vector, touch::task(x, y))?);
+    }
     Ok(())
 }
 
@@ -122,6 +133,32 @@ fn throughput(chips: u32) {
     rate(&format!("tasks in chains to {chips} chips"), tasks, start);
 }
 
+/// A chip's own graph of 1,000 tasks in a chain, each way.
+fn chip_graphs() {
+    const TASKS: u32 = 1000;
+    let chip = Device(0);
+    let node = Node::builder().devices(0..1).launch().expect("launch");
+    let (x, y) = [(); 2]
+        .map(|()| node.zeros::<i32>(chip, 64).expect("memory"))
+        .into();
+    let task = || chain::task(&x, &y, TASKS);
+    let captured = node.capture(chip, &task()).expect("capture");
+    let ways = [
+        ("inferred", task()),
+        ("explicit", explicit(task())),
+        ("captured", captured.replay(&task()).expect("replay")),
+    ];
+    for (way, task) in ways {
+        let mut times = Vec::new();
+        for _ in 0..200 {
+            let start = Instant::now();
+            node.run(|orch| orch.submit(chip, task.clone())).expect("run");
+            times.push(start.elapsed());
+        }
+        percentiles(&format!("a chip's graph of {TASKS} tasks, {way}"), times);
+    }
+}
+
 /// Bytes of this process in memory.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -171,6 +208,9 @@ fn main() {
         groups(2);
         throughput(1);
         throughput(2);
+    }
+    if wanted("chip") {
+        chip_graphs();
     }
     if wanted("memory") {
         memory();
