@@ -41,6 +41,7 @@ examples! {
     overlapping_domains from 2;
     two_groups from 2;
     vector_graph from 1;
+    pod from 2;
 }
 
 #[test]
@@ -77,6 +78,7 @@ fn every_dtype() {
             "resident_weight",
             "two_groups",
             "vector_graph",
+            "pod",
         ] {
             verified(&format!("{example} --dtype {dtype}"));
         }
@@ -98,6 +100,7 @@ fn every_example_with_no_element_one_and_an_odd_number() {
         "overlapping_domains",
         "two_groups",
         "vector_graph",
+        "pod",
     ] {
         for count in [0, 1, 7] {
             assert_eq!(

@@ -38,7 +38,7 @@ pub mod prelude {
     pub use ringwork_macros::{kernel, orchestration};
     pub use ringwork_runtime::{
         Buffer, Captured, ChipOrchestrator, CoreKind, Domain, DomainSpec, Intermediate, Node, Orchestrator,
-        Tensor,
+        Pod, Tensor,
     };
 }
 

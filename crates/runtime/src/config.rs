@@ -18,7 +18,7 @@ use std::time::Duration;
 /// ```
 pub struct NodeBuilder {
     pub(crate) name: String,
-    level: Level,
+    pub(crate) level: Level,
     pub(crate) devices: Vec<Device>,
     pub(crate) domains: Vec<DomainSpec>,
     pub(crate) bring_up: Duration,

@@ -81,6 +81,18 @@ pub enum Error {
         /// Why.
         problem: crate::engine::Error,
     },
+    /// Something failed in a worker below.
+    #[error("{worker}, {}{cause}{}", if cause.names_its_worker() { String::new() } else { format!("{child}: ") }, also(cancelled))]
+    Below {
+        /// The worker's name.
+        worker: String,
+        /// The child's.
+        child: String,
+        /// What happened there.
+        cause: Box<Error>,
+        /// Tasks of the worker that never ran because they needed what failed.
+        cancelled: Vec<String>,
+    },
     /// A handle whose memory was released.
     #[error("{what} was released; open it again before using it")]
     Released {
@@ -151,7 +163,49 @@ pub enum Error {
     Closed,
 }
 
+/// The tasks that were lost with a failure, as a person reads it.
+fn also(cancelled: &[String]) -> String {
+    match cancelled {
+        [] => String::new(),
+        [only] => format!("; cancelled with it: {only}"),
+        [first, rest @ ..] => format!("; cancelled with it: {first} and {} more", rest.len()),
+    }
+}
+
 impl Error {
+    pub(crate) fn below(worker: &str, child: &str, cause: Error, cancelled: Vec<String>) -> Error {
+        Error::Below {
+            worker: worker.into(),
+            child: child.into(),
+            cause: Box::new(cause),
+            cancelled,
+        }
+    }
+
+    /// Whether somebody interrupted the run, here or in a worker below.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        match self {
+            Error::Interrupted => true,
+            Error::Below { cause, .. } => cause.is_interrupted(),
+            _ => false,
+        }
+    }
+
+    /// Whether its words begin with the worker it happened in.
+    fn names_its_worker(&self) -> bool {
+        matches!(
+            self,
+            Error::Task(_)
+                | Error::Host { .. }
+                | Error::Overdue { .. }
+                | Error::Stalled { .. }
+                | Error::RingStuck { .. }
+                | Error::Refused { .. }
+                | Error::Below { .. }
+        )
+    }
+
     pub(crate) fn config(field: impl Into<String>, problem: impl Into<String>) -> Error {
         Error::Config {
             field: field.into(),
@@ -253,11 +307,7 @@ impl fmt::Display for TaskFailure {
         for (device, doing) in &self.missing {
             write!(f, "; chip {device} had not finished (last seen in: {doing})")?;
         }
-        match &self.cancelled[..] {
-            [] => Ok(()),
-            [only] => write!(f, "; cancelled with it: {only}"),
-            [first, rest @ ..] => write!(f, "; cancelled with it: {first} and {} more", rest.len()),
-        }
+        f.write_str(&also(&self.cancelled))
     }
 }
 

@@ -343,7 +343,9 @@ impl State {
         let first = self.flights.first.take();
         self.flights.failed_tasks.clear();
         self.flights.failed_at = None;
-        self.engine.failure()?;
+        if self.engine.failure().is_none() && failures.is_empty() && first.is_none() {
+            return None;
+        }
         let cancelled = self.end_run();
         let mut root = match first {
             Some(error) => return Some(error),

@@ -12,7 +12,7 @@ use crate::machine::{Machine, NativeMachine, SegmentPlan};
 use crate::orchestrator::Orchestrator;
 use crate::tensor::Tensor;
 use crate::work::Work;
-use ringwork_isa::{Device, Element, Rank, Segment, Signal};
+use ringwork_isa::{Device, Element, Level, Rank, Segment, Signal};
 use ringwork_native::segment::Layout;
 use ringwork_native::{Interrupter, Launch};
 use std::collections::BTreeMap;
@@ -29,6 +29,7 @@ pub struct Node {
     shared: Shared,
     /// Beside the lock, which a run holds.
     interrupter: Interrupter,
+    level: Level,
     domains: Vec<Domain>,
     contexts: Vec<ChipContext>,
 }
@@ -162,6 +163,7 @@ impl Node {
             .collect();
         Ok(Node {
             shared,
+            level: builder.level,
             interrupter,
             domains,
             contexts,
@@ -172,6 +174,18 @@ impl Node {
     #[must_use]
     pub fn contexts(&self) -> &[ChipContext] {
         &self.contexts
+    }
+
+    /// The worker's name in errors.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.shared.lock().name.clone()
+    }
+
+    /// Where the worker sits.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level
     }
 
     /// The chips, in order.
@@ -276,7 +290,7 @@ impl Drop for Node {
     }
 }
 
-/// How many tasks a chip is sent ahead of the one it runs, and that one.
+/// How many tasks a chip has at once: the one it runs, and some that it need not wait for.
 const DEPTH: u32 = 8;
 
 /// Chips, each with memory for intermediates, and the host.

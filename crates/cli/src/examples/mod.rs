@@ -7,6 +7,7 @@ mod broadcast;
 mod collective;
 mod multi_chip_dispatch;
 mod overlapping_domains;
+mod pod;
 mod reduce;
 mod reduce_scatter;
 mod resident_weight;
@@ -50,6 +51,7 @@ pub(crate) const ALL: &[Example] = &[
     overlapping_domains::EXAMPLE,
     two_groups::EXAMPLE,
     vector_graph::EXAMPLE,
+    pod::EXAMPLE,
 ];
 
 /// The list, for people or for programs.
