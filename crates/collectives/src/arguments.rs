@@ -1,6 +1,6 @@
 //! What is checked before a collective does anything.
 
-use ringwork_isa::{Barrier, Element, Error, Rank, Result, Shared, Site};
+use ringwork_isa::{Barrier, Element, Error, ErrorKind, Rank, Result, Shared, Site};
 
 /// `what` must have `wanted` elements.
 #[track_caller]
@@ -8,12 +8,13 @@ pub(crate) fn same_length(what: &'static str, got: usize, wanted: usize) -> Resu
     if got == wanted {
         return Ok(());
     }
-    Err(Error::LengthMismatch {
+    Err(ErrorKind::LengthMismatch {
         what: what.into(),
         got: got as u64,
         wanted: wanted as u64,
         site: Site::caller(),
-    })
+    }
+    .into())
 }
 
 /// `each * ranks`, the elements of a buffer with `each` for every rank.
@@ -32,11 +33,12 @@ pub(crate) fn member(root: Rank, ranks: usize) -> Result<()> {
     if (root.0 as usize) < ranks {
         return Ok(());
     }
-    Err(Error::NoSuchRank {
+    Err(ErrorKind::NoSuchRank {
         rank: root,
         ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
         site: Site::caller(),
-    })
+    }
+    .into())
 }
 
 /// A window buffer and a barrier must be handles of the same rank of the same domain, and the buffer my

@@ -112,7 +112,7 @@ impl<T: Element> Lane<T> {
             place: place as usize,
             ranks: ranks as usize,
             steps,
-            finished: core.peek(steps).await?,
+            finished: core.recall(steps).await?,
         };
         lane.finish(core).await?;
         Ok(lane)

@@ -17,7 +17,8 @@
 use crate::arguments::member;
 use crate::chunk::chunks;
 use ringwork_isa::{
-    Compare, Core, Dtype, Element, Error, In, Notify, Out, Rank, Result, Shared, Signal, Signals, Tile,
+    Compare, Core, Dtype, Element, Error, ErrorKind, In, Notify, Out, Rank, Result, Shared, Signal, Signals,
+    Tile,
 };
 use std::ops::Range;
 
@@ -125,7 +126,7 @@ impl<T: Element> Outgoing<T> {
             to,
             sent,
             taken: post.taken.at(post.slots.me().0)?.on(to)?,
-            count: core.peek(sent).await?,
+            count: core.recall(sent).await?,
         })
     }
 
@@ -165,7 +166,7 @@ impl<T: Element> Incoming<T> {
             from,
             sent: post.sent.at(post.slots.me().0)?.on(from)?,
             taken,
-            count: core.peek(taken).await?,
+            count: core.recall(taken).await?,
         })
     }
 
@@ -177,12 +178,13 @@ impl<T: Element> Incoming<T> {
         let label = core.load(label.on(self.from)?).await?;
         let wanted = label_of::<T>(self.y.len());
         if !label.is_hollow() && label.values() != wanted {
-            return Err(Error::Mismatch {
+            return Err(ErrorKind::Mismatch {
                 me,
                 mine: format!("recv of {} from rank {}", describe(&wanted), self.from),
                 peer: self.from,
                 theirs: format!("send of {} to rank {me}", describe(label.values())),
-            });
+            }
+            .into());
         }
         if !chunk.is_empty() {
             let source = slot.slice(0..chunk.len())?.on(self.from)?;

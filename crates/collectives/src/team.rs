@@ -72,6 +72,18 @@ impl<T: Element> Team<T> {
         })
     }
 
+    /// A team of handles that are known to fit together.
+    #[inline]
+    pub(crate) fn of(scratch: Shared<T>, meet: Barrier, steps: Signals, packets: Shared<i64>) -> Team<T> {
+        debug_assert!(Team::new(scratch, meet, steps).is_ok_and(|team| team.with_packets(packets).is_ok()));
+        Team {
+            scratch,
+            meet,
+            steps,
+            packets: Some(packets),
+        }
+    }
+
     /// The same team with room for packets, which [`packet`](crate::all_reduce::packet) needs: a multiple of
     /// 16 words, of which each half is used in turn.
     ///
@@ -94,36 +106,42 @@ impl<T: Element> Team<T> {
 
     /// The room for packets, if there is any.
     #[must_use]
+    #[inline]
     pub fn packets(&self) -> Option<Shared<i64>> {
         self.packets
     }
 
     /// The rank that holds this handle.
     #[must_use]
+    #[inline]
     pub fn rank(&self) -> Rank {
         self.meet.rank()
     }
 
     /// Members of the domain.
     #[must_use]
+    #[inline]
     pub fn ranks(&self) -> u32 {
         self.meet.ranks()
     }
 
     /// The staging memory.
     #[must_use]
+    #[inline]
     pub fn scratch(&self) -> Shared<T> {
         self.scratch
     }
 
     /// Where everybody meets.
     #[must_use]
+    #[inline]
     pub fn meet(&self) -> Barrier {
         self.meet
     }
 
     /// The step counters.
     #[must_use]
+    #[inline]
     pub fn steps(&self) -> Signals {
         self.steps
     }

@@ -8,7 +8,7 @@
 mod support;
 
 use ringwork_collectives::{Post, all_to_all_v, exchange, recv, send};
-use ringwork_isa::{Dtype, Error, Rank, Result};
+use ringwork_isa::{Dtype, ErrorKind, Rank, Result};
 use std::rc::Rc;
 use support::calls::typed;
 use support::engine::Kernel;
@@ -127,7 +127,8 @@ fn a_message_of_another_length_is_named_and_none_goes_to_oneself() {
         })
     };
     let results = world.run(Schedule::Random(1), kernel).unwrap();
-    let Err(Error::Mismatch { mine, theirs, .. }) = &results[1] else {
+    let error = results[1].as_ref().unwrap_err();
+    let ErrorKind::Mismatch { mine, theirs, .. } = error.kind() else {
         panic!("{results:?}");
     };
     assert_eq!(

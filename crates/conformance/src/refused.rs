@@ -1,6 +1,6 @@
 //! Checking a refusal: the right words, and the line of the instruction that was refused.
 
-use ringwork_isa::{Error, Result, Site};
+use ringwork_isa::{Error, ErrorKind, Result, Site};
 use std::fmt::Debug;
 
 /// Asserts that an instruction is refused with exactly this message, in which `{site}` stands for the
@@ -28,16 +28,16 @@ pub fn check<T: Debug>(end: Result<T>, file: &str, line: u32, message: &str) {
 }
 
 fn site(error: &Error) -> &Site {
-    match error {
-        Error::OutOfBounds { site, .. }
-        | Error::LengthMismatch { site, .. }
-        | Error::NoSuchRank { site, .. }
-        | Error::NotMapped { site, .. }
-        | Error::Overlap { site, .. }
-        | Error::Failed { site, .. } => site,
-        Error::PeerDied { waited, .. } | Error::Aborted { waited, .. } | Error::Deadline { waited, .. } => {
-            &waited.site
-        }
+    match error.kind() {
+        ErrorKind::OutOfBounds { site, .. }
+        | ErrorKind::LengthMismatch { site, .. }
+        | ErrorKind::NoSuchRank { site, .. }
+        | ErrorKind::NotMapped { site, .. }
+        | ErrorKind::Overlap { site, .. }
+        | ErrorKind::Failed { site, .. } => site,
+        ErrorKind::PeerDied { waited, .. }
+        | ErrorKind::Aborted { waited, .. }
+        | ErrorKind::Deadline { waited, .. } => &waited.site,
         other => panic!("an error without a line: {other}"),
     }
 }

@@ -52,7 +52,7 @@ impl Barrier {
     /// # Errors
     /// Only if the handle is stale.
     pub async fn epoch<C: Core>(&self, core: &C) -> Result<i32> {
-        Ok(core.peek(self.arrivals.at(0)?).await?.wrapping_add(1))
+        Ok(core.recall(self.arrivals.at(0)?).await?.wrapping_add(1))
     }
 
     /// Says that I am here, for `epoch`. Releases everything before it.

@@ -136,6 +136,13 @@ pub trait Core {
     #[track_caller]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>>;
 
+    /// What this rank last made of its own signal, if nobody else ever writes it: the value without a look at where
+    /// others look.
+    #[track_caller]
+    fn recall(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
+        self.peek(signal)
+    }
+
     /// Whether the signal compares to `operand` as asked, now (TTEST). **Acquire**, like
     /// [`wait`](Core::wait).
     #[track_caller]

@@ -71,10 +71,39 @@ impl fmt::Display for Waited {
     }
 }
 
-/// Why an instruction or a kernel failed.
+/// Why an instruction or a kernel failed; what exactly is its [`kind`](Error::kind).
+///
+/// One word: what goes well has nothing to carry, and between two stores to memory that others wait for that is felt.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Error(Box<ErrorKind>);
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<ErrorKind> for Error {
+    #[cold]
+    #[inline(never)]
+    fn from(kind: ErrorKind) -> Error {
+        Error(Box::new(kind))
+    }
+}
+
+/// What can go wrong, with the facts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum Error {
+pub enum ErrorKind {
     /// A range does not lie inside its region.
     #[error(
         "{site}: elements {start}..{end} are outside a region of {len}; make the buffer larger or split the transfer"
@@ -212,6 +241,44 @@ pub enum Error {
 }
 
 impl Error {
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0
+    }
+
+    /// What went wrong, to be taken apart.
+    #[must_use]
+    pub fn into_kind(self) -> ErrorKind {
+        *self.0
+    }
+
+    /// What is made here is made rarely, and out of the way: whoever checks a bound pays for the check only.
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    pub(crate) fn out_of_bounds(start: u64, end: u64, len: u64) -> Error {
+        ErrorKind::OutOfBounds {
+            start,
+            end,
+            len,
+            site: Site::caller(),
+        }
+        .into()
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    pub(crate) fn no_such_rank(rank: Rank, ranks: u32) -> Error {
+        ErrorKind::NoSuchRank {
+            rank,
+            ranks,
+            site: Site::caller(),
+        }
+        .into()
+    }
+
     /// An error in the kernel's own words, with the line that made it.
     ///
     /// ```
@@ -221,10 +288,11 @@ impl Error {
     /// ```
     #[track_caller]
     pub fn failed(message: impl Into<String>) -> Error {
-        Error::Failed {
+        ErrorKind::Failed {
             message: message.into(),
             site: Site::caller(),
         }
+        .into()
     }
 
     /// A structure in shared memory that cannot be what it holds.
@@ -234,11 +302,12 @@ impl Error {
         got: impl fmt::Display,
         wanted: impl fmt::Display,
     ) -> Error {
-        Error::Corrupt {
+        ErrorKind::Corrupt {
             what: what.into(),
             field: field.into(),
             got: got.to_string(),
             wanted: wanted.to_string(),
         }
+        .into()
     }
 }

@@ -116,6 +116,7 @@ const NO_NIBBLE: u8 = 15;
 impl Fingerprint {
     /// Call number `sequence` of a communicator.
     #[must_use]
+    #[inline]
     pub fn new(sequence: u32, operation: Operation, dtype: Dtype, count: u64) -> Fingerprint {
         Fingerprint {
             sequence,
@@ -130,12 +131,14 @@ impl Fingerprint {
 
     /// The same call with a reduction.
     #[must_use]
+    #[inline]
     pub fn reducing(self, op: ReduceOp) -> Fingerprint {
         Fingerprint { op: Some(op), ..self }
     }
 
     /// The same call by algorithm number `way`, below 15.
     #[must_use]
+    #[inline]
     pub fn by(self, way: u8) -> Fingerprint {
         Fingerprint {
             way: (way < NO_NIBBLE).then_some(way),
@@ -145,6 +148,7 @@ impl Fingerprint {
 
     /// The same call with a root.
     #[must_use]
+    #[inline]
     pub fn rooted(self, root: u32) -> Fingerprint {
         Fingerprint {
             root: u8::try_from(root).ok(),
@@ -154,24 +158,28 @@ impl Fingerprint {
 
     /// What is called.
     #[must_use]
+    #[inline]
     pub fn operation(&self) -> Operation {
         self.operation
     }
 
     /// Its number.
     #[must_use]
+    #[inline]
     pub fn sequence(&self) -> u32 {
         self.sequence
     }
 
     /// Whether it is about data and there is none.
     #[must_use]
+    #[inline]
     pub fn moves_nothing(&self) -> bool {
         self.count == 0 && self.operation.has_data()
     }
 
     /// As it lies in shared memory.
     #[must_use]
+    #[inline]
     pub fn words(&self) -> [u64; 2] {
         let op = self.op.map_or(NO_NIBBLE, |op| op as u8);
         let bytes = [

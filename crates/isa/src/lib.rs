@@ -18,7 +18,7 @@ mod tile;
 pub use barrier::Barrier;
 pub use core::Core;
 pub use dtype::{Dtype, Element};
-pub use error::{Error, Result, Site, Waited};
+pub use error::{Error, ErrorKind, Result, Site, Waited};
 pub use fingerprint::{Fingerprint, Operation};
 pub use half::{bf16, f16};
 pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};

@@ -18,7 +18,7 @@
 //! }
 //! ```
 
-use crate::{Dtype, Element, Error, Rank, Result, Segment, Site};
+use crate::{Dtype, Element, Error, Rank, Result, Segment};
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -49,6 +49,7 @@ pub struct Span {
 impl Span {
     /// The bytes of the segment that this is, or `None` if the handle is nonsense.
     #[must_use]
+    #[inline(always)]
     pub fn byte_range(&self) -> Option<Range<u64>> {
         if self.rank.0 >= self.ranks {
             return None;
@@ -141,6 +142,7 @@ impl<T: Element, A: Access> Region<T, A> {
     ///
     /// # Errors
     /// The span's own dtype, if it is not `T`.
+    #[inline]
     pub fn from_span(span: Span) -> std::result::Result<Self, Dtype> {
         if span.dtype == T::DTYPE {
             Ok(Region {
@@ -154,18 +156,21 @@ impl<T: Element, A: Access> Region<T, A> {
 
     /// The handle without its types.
     #[must_use]
+    #[inline]
     pub fn span(&self) -> Span {
         self.span
     }
 
     /// Number of elements.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         usize::try_from(self.span.len).unwrap_or(usize::MAX)
     }
 
     /// Whether there are no elements.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.span.len == 0
     }
@@ -175,15 +180,11 @@ impl<T: Element, A: Access> Region<T, A> {
     /// # Errors
     /// [`Error::OutOfBounds`] if they are not all inside.
     #[track_caller]
+    #[inline(always)]
     pub fn slice(&self, range: Range<usize>) -> Result<Self> {
         let (start, end) = (range.start as u64, range.end as u64);
         if start > end || end > self.span.len {
-            return Err(Error::OutOfBounds {
-                start,
-                end,
-                len: self.span.len,
-                site: Site::caller(),
-            });
+            return Err(Error::out_of_bounds(start, end, self.span.len));
         }
         let span = Span {
             start: self.span.start + start,
@@ -201,18 +202,15 @@ impl<T: Element, A: Access> Region<T, A> {
     /// # Errors
     /// [`Error::OutOfBounds`] if `index` is not below `parts`.
     #[track_caller]
+    #[inline]
     pub fn part(&self, parts: usize, index: usize) -> Result<Self> {
         if index >= parts {
-            return Err(Error::OutOfBounds {
-                start: index as u64,
-                end: index as u64 + 1,
-                len: parts as u64,
-                site: Site::caller(),
-            });
+            return Err(Error::out_of_bounds(index as u64, index as u64 + 1, parts as u64));
         }
         self.slice(part_range(self.len(), parts, index))
     }
 
+    #[inline]
     fn retyped<B>(self) -> Region<T, B> {
         Region {
             span: self.span,
@@ -228,6 +226,7 @@ impl<T: Element, A: Access> Region<T, A> {
 /// assert_eq!((0..3).map(|i| part_range(7, 3, i)).collect::<Vec<_>>(), [0..3, 3..5, 5..7]);
 /// ```
 #[must_use]
+#[inline]
 pub fn part_range(len: usize, parts: usize, index: usize) -> Range<usize> {
     let (each, rest) = (len / parts, len % parts);
     let start = index * each + index.min(rest);
@@ -240,13 +239,10 @@ impl<T: Element> Region<T, Window> {
     /// # Errors
     /// [`Error::NoSuchRank`] if the domain is smaller.
     #[track_caller]
+    #[inline(always)]
     pub fn on(&self, peer: Rank) -> Result<Self> {
         if peer.0 >= self.span.ranks {
-            return Err(Error::NoSuchRank {
-                rank: peer,
-                ranks: self.span.ranks,
-                site: Site::caller(),
-            });
+            return Err(Error::no_such_rank(peer, self.span.ranks));
         }
         Ok(Region {
             span: Span {
@@ -259,6 +255,7 @@ impl<T: Element> Region<T, Window> {
 
     /// The same place on every member, in rank order: what exact reductions read.
     #[must_use]
+    #[inline]
     pub fn on_all(&self) -> OnAll<T> {
         OnAll {
             first: Region {
@@ -273,6 +270,7 @@ impl<T: Element> Region<T, Window> {
 
     /// One of two equal halves, by the parity of an epoch. See [`Barrier`](crate::Barrier).
     #[must_use]
+    #[inline]
     pub fn half(&self, epoch: i32) -> Self {
         let half = self.span.len / 2;
         let start = self.span.start + if epoch & 1 == 0 { 0 } else { half };
@@ -288,18 +286,21 @@ impl<T: Element> Region<T, Window> {
 
     /// The rank that holds this handle.
     #[must_use]
+    #[inline]
     pub fn me(&self) -> Rank {
         self.span.me
     }
 
     /// The rank whose memory this is.
     #[must_use]
+    #[inline]
     pub fn rank(&self) -> Rank {
         self.span.rank
     }
 
     /// Members of the domain.
     #[must_use]
+    #[inline]
     pub fn ranks(&self) -> u32 {
         self.span.ranks
     }
@@ -379,6 +380,7 @@ impl<T: Element, A: CanRead, const N: usize> Sources<T> for [Region<T, A>; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
     use proptest::prelude::*;
 
     fn shared(len: u64) -> Shared<f32> {
@@ -404,12 +406,12 @@ mod tests {
             Some(4096 + 3 * 65536 + 8..4096 + 3 * 65536 + 20)
         );
         assert!(matches!(
-            shared(16).on(Rank(4)),
-            Err(Error::NoSuchRank {
+            shared(16).on(Rank(4)).unwrap_err().kind(),
+            ErrorKind::NoSuchRank {
                 rank: Rank(4),
                 ranks: 4,
                 ..
-            })
+            }
         ));
     }
 

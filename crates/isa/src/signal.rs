@@ -1,6 +1,6 @@
 //! Signals: the cells by which chips tell each other that something is ready.
 
-use crate::{Error, Rank, Result, Segment, Site};
+use crate::{Error, Rank, Result, Segment};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -97,14 +97,14 @@ impl Signals {
     /// # Errors
     /// [`Error::OutOfBounds`] if there is no such cell.
     #[track_caller]
+    #[inline]
     pub fn at(&self, index: u32) -> Result<Signal> {
         if index >= self.count {
-            return Err(Error::OutOfBounds {
-                start: index.into(),
-                end: u64::from(index) + 1,
-                len: self.count.into(),
-                site: Site::caller(),
-            });
+            return Err(Error::out_of_bounds(
+                index.into(),
+                u64::from(index) + 1,
+                self.count.into(),
+            ));
         }
         Ok(Signal {
             row: *self,
@@ -115,12 +115,14 @@ impl Signals {
 
     /// The rank that holds this handle.
     #[must_use]
+    #[inline]
     pub fn rank(&self) -> Rank {
         self.me
     }
 
     /// Ranks in the domain.
     #[must_use]
+    #[inline]
     pub fn ranks(&self) -> u32 {
         self.ranks
     }
@@ -140,43 +142,52 @@ impl Signal {
     /// # Errors
     /// [`Error::NoSuchRank`] if the domain is smaller.
     #[track_caller]
+    #[inline]
     pub fn on(self, peer: Rank) -> Result<Signal> {
         if peer.0 >= self.row.ranks {
-            return Err(Error::NoSuchRank {
-                rank: peer,
-                ranks: self.row.ranks,
-                site: Site::caller(),
-            });
+            return Err(Error::no_such_rank(peer, self.row.ranks));
         }
         Ok(Signal { rank: peer, ..self })
     }
 
     /// Whose signal this is.
     #[must_use]
+    #[inline]
     pub fn rank(&self) -> Rank {
         self.rank
     }
 
+    /// Ranks in the domain.
+    #[inline]
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.row.ranks
+    }
+
     /// Who holds the handle.
     #[must_use]
+    #[inline]
     pub fn holder(&self) -> Rank {
         self.row.me
     }
 
     /// Its number among the cells of its row.
     #[must_use]
+    #[inline]
     pub fn index(&self) -> u32 {
         self.index
     }
 
     /// The segment it is in.
     #[must_use]
+    #[inline]
     pub fn segment(&self) -> Segment {
         self.row.segment
     }
 
     /// Its byte offset in the segment; `None` if the handle is nonsense.
     #[must_use]
+    #[inline]
     pub fn offset(&self) -> Option<u64> {
         let on_rank = self.row.stride.checked_mul(self.rank.0.into())?;
         let in_row = u64::from(self.index) * SIGNAL_STRIDE_BYTES;

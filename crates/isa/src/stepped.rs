@@ -5,8 +5,8 @@
 //! until its engine has an answer, so one thread can run thousands of chips in any order it likes.
 
 use crate::{
-    CanRead, CanWrite, Compare, Core, Device, Dtype, Element, Error, Notify, PACKET_WORDS, Rank, ReduceOp,
-    Region, Result, Shared, Signal, Sources, Span, Tile, pack, packets_for, unpack,
+    CanRead, CanWrite, Compare, Core, Device, Dtype, Element, Error, ErrorKind, Notify, PACKET_WORDS, Rank,
+    ReduceOp, Region, Result, Shared, Signal, Sources, Span, Tile, pack, packets_for, unpack,
 };
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -189,10 +189,11 @@ fn value(at: &'static Location<'static>, answer: &Answer) -> Result<i32> {
 }
 
 fn unexpected(at: &'static Location<'static>, answer: &Answer) -> Error {
-    Error::Failed {
+    ErrorKind::Failed {
         message: format!("the engine answered {answer:?}, which fits no instruction here"),
         site: at.into(),
     }
+    .into()
 }
 
 /// As many packets as the data of `like` takes.
@@ -207,12 +208,13 @@ fn check_lengths(what: &'static str, got: u64, wanted: u64, at: &'static Locatio
     if got == wanted {
         return Ok(());
     }
-    Err(Error::LengthMismatch {
+    Err(ErrorKind::LengthMismatch {
         what: what.into(),
         got,
         wanted,
         site: at.into(),
-    })
+    }
+    .into())
 }
 
 impl Core for SteppedCore {
@@ -252,10 +254,11 @@ impl Core for SteppedCore {
         async move {
             let sources: Vec<Span> = (0..sources.count()).map(|i| sources.source(i)).collect();
             if sources.is_empty() {
-                return Err(Error::Failed {
+                return Err(ErrorKind::Failed {
                     message: "a reduction needs at least one source".into(),
                     site: at.into(),
-                });
+                }
+                .into());
             }
             for source in &sources {
                 check_lengths("a source", source.len, dst.span().len, at)?;

@@ -1,7 +1,7 @@
 //! Tasks: a kernel's identity with its arguments, and the rules that tie the two together.
 
 use crate::{
-    Barrier, CanRead, CanWrite, Dtype, Element, Error, Rank, Read, ReadWrite, ReduceOp, Region, Segment,
+    Barrier, CanRead, CanWrite, Dtype, Element, ErrorKind, Rank, Read, ReadWrite, ReduceOp, Region, Segment,
     Signals, Span, Window, Write,
 };
 use serde::{Deserialize, Serialize};
@@ -148,12 +148,15 @@ pub fn decode<P: Parameter>(
     index: usize,
     name: &'static str,
 ) -> crate::Result<P> {
-    let bad = |expected: String, got: String| Error::BadArgument {
-        kernel: kernel.into(),
-        index,
-        name: name.into(),
-        expected,
-        got,
+    let bad = |expected: String, got: String| {
+        ErrorKind::BadArgument {
+            kernel: kernel.into(),
+            index,
+            name: name.into(),
+            expected,
+            got,
+        }
+        .into()
     };
     let arg = args
         .get(index)

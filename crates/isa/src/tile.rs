@@ -1,6 +1,6 @@
 //! Tiles: a core's own working memory.
 
-use crate::{Element, Error, ReduceOp, Result, Site};
+use crate::{Element, ErrorKind, ReduceOp, Result, Site};
 
 /// Elements that one core works on. Private to it: nobody else can see or change them.
 ///
@@ -61,12 +61,13 @@ impl<T: Element> Tile<T> {
     #[track_caller]
     pub fn combine(&self, other: &Tile<T>, op: ReduceOp) -> Result<Tile<T>> {
         if self.len != other.len {
-            return Err(Error::LengthMismatch {
+            return Err(ErrorKind::LengthMismatch {
                 what: "the second tile".into(),
                 got: other.len as u64,
                 wanted: self.len as u64,
                 site: Site::caller(),
-            });
+            }
+            .into());
         }
         if self.is_hollow() || other.is_hollow() {
             return Ok(Tile::hollow(self.len));

@@ -23,13 +23,17 @@ use std::time::{Duration, Instant};
 pub struct Cell {
     /// What `notify` changes and `wait` compares.
     value: AtomicI32,
-    /// How many waiters are asleep or about to be.
-    parked: AtomicU32,
-    /// What they sleep on: changed by every wake-up, so that no wake-up comes too early to count.
-    futex: Futex,
     /// What the last change was about, for even and odd calls: in the line of the value, so that whoever
     /// reads the one has the other.
     notes: [[AtomicU64; 2]; 2],
+    _rest_of_line: [u64; 3],
+    /// How many waiters are asleep or about to be. From here on in a line of its own: the value's is in the cache of
+    /// whoever looked last, and a writer that reads there has to fetch it back, which costs as much as a message.
+    parked: AtomicU32,
+    /// What they sleep on: changed by every wake-up, so that no wake-up comes too early to count.
+    futex: Futex,
+    /// The value again, for its writer.
+    written: AtomicI32,
 }
 
 #[cfg(not(loom))]
@@ -95,7 +99,8 @@ impl Cell {
     #[inline]
     pub fn add(&self, amount: i32) {
         // SYNC: pairs with the acquire in `load` (CELL-1), and with `parked` in `sleep` (CELL-2).
-        self.value.fetch_add(amount, Ordering::AcqRel);
+        let before = self.value.fetch_add(amount, Ordering::AcqRel);
+        self.written.store(before.wrapping_add(amount), Ordering::Relaxed);
         self.rouse();
     }
 
@@ -104,7 +109,14 @@ impl Cell {
     pub fn set(&self, value: i32) {
         // SYNC: pairs with the acquire in `load` (CELL-1); `rouse` orders it before `parked` (CELL-2).
         self.value.store(value, Ordering::Release);
+        self.written.store(value, Ordering::Relaxed);
         self.rouse();
+    }
+
+    /// What its writer last made of it. For cells with one writer, and for that one only.
+    #[inline]
+    pub fn written(&self) -> i32 {
+        self.written.load(Ordering::Relaxed)
     }
 
     /// Stores without waking anybody, for a value that is looked at and not waited for. One writer.
@@ -148,6 +160,7 @@ impl Cell {
     /// Back to a fresh cell. Only while nobody waits and nobody notifies.
     pub fn reset(&self) {
         self.value.store(0, Ordering::SeqCst);
+        self.written.store(0, Ordering::SeqCst);
     }
 
     /// Waits until `satisfied(value)`, and returns the value.

@@ -108,10 +108,13 @@ impl Memory {
 
     /// A pointer to `bytes` bytes at `offset`, if they are all inside (MEM-3) and aligned to `align`.
     #[must_use]
+    #[inline(always)]
     pub fn pointer(&self, offset: u64, bytes: u64, align: usize) -> Option<*mut u8> {
         let end = offset.checked_add(bytes)?;
         let offset = usize::try_from(offset).ok()?;
-        if end > self.len as u64 || !offset.is_multiple_of(align) {
+        // Alignments are powers of two; a division would cost as much as the rest of an instruction.
+        debug_assert!(align.is_power_of_two());
+        if end > self.len as u64 || offset & (align - 1) != 0 {
             return None;
         }
         // SAFETY: `offset` is at most `len`, inside or one past the end of the allocation (MEM-1).
@@ -120,6 +123,7 @@ impl Memory {
 
     /// The signal cell at `offset`.
     #[must_use]
+    #[inline(always)]
     pub fn cell(&self, offset: u64) -> Option<&Cell> {
         let pointer = self.pointer(offset, size_of::<Cell>() as u64, align_of::<Cell>())?;
         // SAFETY: inside, aligned, alive as long as self (MEM-1); a Cell is all atomics, for which any
@@ -129,6 +133,7 @@ impl Memory {
 
     /// The atomic word at `offset`.
     #[must_use]
+    #[inline(always)]
     pub fn word(&self, offset: u64) -> Option<&std::sync::atomic::AtomicU64> {
         let pointer = self.pointer(offset, 8, 8)?;
         // SAFETY: inside, aligned, alive as long as self (MEM-1), only ever accessed as an atomic.

@@ -5,7 +5,7 @@
 
 use crate::core::NativeCore;
 use ringwork_isa::stepped::SteppedCore;
-use ringwork_isa::{Arg, Dtype, Error, KernelId, Param, Result};
+use ringwork_isa::{Arg, Dtype, ErrorKind, KernelId, Param, Result};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -95,9 +95,8 @@ pub fn find(id: &KernelId) -> std::result::Result<&'static KernelEntry, UnknownK
 /// # Errors
 /// [`Error::BadArgument`] if it is missing or has no elements.
 pub fn dtype_of(kernel: &'static str, args: &[Arg], index: usize, name: &'static str) -> Result<Dtype> {
-    args.get(index)
-        .and_then(Arg::dtype)
-        .ok_or_else(|| Error::BadArgument {
+    args.get(index).and_then(Arg::dtype).ok_or_else(|| {
+        ErrorKind::BadArgument {
             kernel: kernel.into(),
             index,
             name: name.into(),
@@ -107,5 +106,7 @@ pub fn dtype_of(kernel: &'static str, args: &[Arg], index: usize, name: &'static
             } else {
                 "nothing".into()
             },
-        })
+        }
+        .into()
+    })
 }

@@ -145,12 +145,14 @@ impl Layout {
 
     /// Byte offset of the data of rank 0; signal cells come before it.
     #[must_use]
+    #[inline(always)]
     pub fn data_offset(&self) -> u64 {
         PAGE_BYTES + u64::from(self.signals) * SIGNAL_STRIDE_BYTES
     }
 
     /// Bytes of data per rank.
     #[must_use]
+    #[inline(always)]
     pub fn data_bytes(&self) -> u64 {
         self.stride - u64::from(self.signals) * SIGNAL_STRIDE_BYTES
     }
@@ -299,6 +301,7 @@ impl Attached {
     }
 
     /// A word of page 0. Every segment has a page 0, and the offsets are constants inside it.
+    #[inline(always)]
     fn header_word(&self, offset: u64) -> &AtomicU64 {
         self.memory.word(offset).expect("header words lie in page 0")
     }
@@ -317,6 +320,7 @@ impl Attached {
 
     /// The memory of a region, if it is buffer bytes of this segment (SEG-3).
     #[must_use]
+    #[inline(always)]
     pub fn resolve(&self, span: &Span) -> Option<*mut u8> {
         let range = span.byte_range()?;
         let rank = u64::from(span.rank.0);
@@ -333,11 +337,15 @@ impl Attached {
 
     /// The cell of a signal, if it is one of this segment's (SEG-3).
     #[must_use]
+    #[inline(always)]
     pub fn signal(&self, signal: &Signal) -> Option<&Cell> {
         let offset = signal.offset()?;
-        let in_window = offset.checked_sub(PAGE_BYTES)? % self.layout.stride;
-        let cells = u64::from(self.layout.signals) * SIGNAL_STRIDE_BYTES;
-        if signal.rank().0 >= self.layout.ranks || in_window >= cells {
+        let rank = signal.rank().0;
+        if rank >= self.layout.ranks {
+            return None;
+        }
+        let in_window = offset.checked_sub(PAGE_BYTES + u64::from(rank) * self.layout.stride)?;
+        if in_window >= u64::from(self.layout.signals) * SIGNAL_STRIDE_BYTES {
             return None;
         }
         self.memory.cell(offset)
@@ -442,6 +450,7 @@ impl Attached {
 
     /// How often it was reset: what tells counts of signals from those before.
     #[must_use]
+    #[inline(always)]
     pub fn generation(&self) -> u64 {
         self.header_word(at::GENERATION).load(Ordering::Relaxed)
     }

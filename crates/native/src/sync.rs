@@ -12,6 +12,7 @@ use std::time::Duration;
 
 /// Whether [`heavy_barrier`] reaches this process; asked, and registered for, once.
 #[cfg(not(loom))]
+#[inline]
 fn barriers_reach() -> bool {
     use rustix::thread::{MembarrierCommand, membarrier};
     static REACH: std::sync::OnceLock<bool> = std::sync::OnceLock::new();

@@ -272,12 +272,14 @@ pub enum Cause {
 impl Cause {
     /// Whether this failure is only the echo of another chip's.
     pub(crate) fn is_echo(&self) -> bool {
-        use ringwork_isa::Error::{Aborted, PeerDied};
-        matches!(
-            self,
-            Cause::Kernel(Failure::Returned(PeerDied { .. } | Aborted { .. }) | Failure::NotBegun { .. })
-                | Cause::NotBegun { .. }
-        )
+        use ringwork_isa::ErrorKind::{Aborted, PeerDied};
+        match self {
+            Cause::Kernel(Failure::Returned(error)) => {
+                matches!(error.kind(), PeerDied { .. } | Aborted { .. })
+            }
+            Cause::Kernel(Failure::NotBegun { .. }) | Cause::NotBegun { .. } => true,
+            _ => false,
+        }
     }
 }
 

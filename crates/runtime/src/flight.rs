@@ -13,6 +13,7 @@ use crate::engine::{Completion, Executor, Status, TaskId};
 use crate::error::{Cause, Error, TaskFailure};
 use crate::node::State;
 use crate::work::{Parts, Work, signal_id};
+use ringwork_isa::ErrorKind;
 use ringwork_native::{Event, Failure};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -282,7 +283,7 @@ impl State {
         let partners = under_way.filter(|other| other.task == flight.task);
         let timed_out = matches!(
             &cause,
-            Cause::Kernel(Failure::Returned(ringwork_isa::Error::Deadline { .. }))
+            Cause::Kernel(Failure::Returned(error)) if matches!(error.kind(), ErrorKind::Deadline { .. })
         );
         let missing = if timed_out {
             partners
@@ -324,7 +325,10 @@ impl State {
     /// The chip whose death a task heard of.
     fn dead_partner(&self, flight: &Flight, cause: &Cause) -> Option<usize> {
         let rank = match cause {
-            Cause::Kernel(Failure::Returned(ringwork_isa::Error::PeerDied { rank, .. })) => *rank,
+            Cause::Kernel(Failure::Returned(error)) => match error.kind() {
+                ErrorKind::PeerDied { rank, .. } => *rank,
+                _ => return None,
+            },
             Cause::Kernel(Failure::NotBegun { dead, .. }) => (*dead)?,
             _ => return None,
         };

@@ -9,7 +9,7 @@ extern crate ringwork_native as ringwork;
 mod support;
 
 use ringwork_collectives::Algorithm;
-use ringwork_isa::{Barrier, Compare, Core, Error as KernelError, In, Result, Signals};
+use ringwork_isa::{Barrier, Compare, Core, Error as KernelError, ErrorKind, In, Result, Signals};
 use ringwork_macros::kernel;
 use ringwork_runtime::{Cause, Device, DomainSpec, Error, Failure, Node, Orchestrator, Program};
 use rustix::fs::inotify::{self, WatchFlags};
@@ -317,7 +317,10 @@ fn stopped_in_a_run(rng: &mut Rng) {
             panic!("{error:?}")
         };
         match &failure.cause {
-            Cause::Kernel(Failure::Returned(KernelError::Deadline { waited, .. })) => {
+            Cause::Kernel(Failure::Returned(returned)) => {
+                let ErrorKind::Deadline { waited, .. } = returned.kind() else {
+                    panic!("{error:?}")
+                };
                 assert_ne!(failure.device, stopped, "{error}");
                 assert!(waited.needed > waited.value, "{error}");
                 assert!(waited.site.file.ends_with(".rs"), "{error}");

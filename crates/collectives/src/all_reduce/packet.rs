@@ -8,7 +8,7 @@
 use crate::Team;
 use crate::arguments::same_length;
 use crate::chunk::chunks;
-use ringwork_isa::{Core, Element, Error, In, Out, PACKET_WORDS, PAYLOAD_BYTES, ReduceOp, Result};
+use ringwork_isa::{Core, Element, Error, In, Notify, Out, PACKET_WORDS, PAYLOAD_BYTES, ReduceOp, Result};
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; data and flags travel together.
 ///
@@ -37,13 +37,14 @@ pub async fn packet<C: Core, T: Element>(
     };
     let lines = packets.half(0).len() / PACKET_WORDS;
     let each = lines * PAYLOAD_BYTES / T::DTYPE.bytes();
-    let (meet, raised) = (team.meet(), team.meet().signals().at(0)?);
+    let raised = team.meet().signals().at(0)?;
     for chunk in chunks(x.len(), each) {
-        let epoch = meet.epoch(core).await?;
+        // The barrier's own steps, one by one: at this size a call more is felt.
+        let epoch = core.recall(raised).await?.wrapping_add(1);
         let slot = packets.half(epoch);
         let x = x.slice(chunk.clone())?;
         core.put_packets(slot, x, epoch).await?;
-        meet.arrive(core, epoch).await?;
+        core.notify(raised, Notify::Set(epoch)).await?;
         core.reduce_packets(y.slice(chunk)?, x, slot, raised, op, epoch)
             .await?;
     }

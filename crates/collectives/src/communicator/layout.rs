@@ -56,6 +56,7 @@ pub(super) struct Place {
 }
 
 impl Place {
+    #[inline]
     fn signals(&self, first: u32, count: u32) -> Signals {
         Signals {
             segment: self.layout.segment,
@@ -67,6 +68,7 @@ impl Place {
         }
     }
 
+    #[inline]
     pub(super) fn meet(&self) -> Barrier {
         Barrier::new(self.signals(MEET, 1))
     }
@@ -81,6 +83,7 @@ impl Place {
     }
 
     /// `len` elements, `offset` bytes into the data of every rank.
+    #[inline]
     pub(super) fn region<T: Element>(&self, offset: u64, len: u64) -> Shared<T> {
         let span = Span {
             segment: self.layout.segment,
@@ -97,10 +100,11 @@ impl Place {
     }
 
     /// The team of all ranks, for elements of type `T`.
-    pub(super) fn team<T: Element>(&self) -> Result<Team<T>> {
+    #[inline]
+    pub(super) fn team<T: Element>(&self) -> Team<T> {
         let packets = self.region::<i64>(0, PACKET_AREA_BYTES / 8);
         let scratch = self.region::<T>(SCRATCH, SCRATCH_BYTES / T::DTYPE.bytes() as u64);
-        Ok(Team::new(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS))?.with_packets(packets)?)
+        Team::of(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS), packets)
     }
 
     /// What is on its way between two ranks, for elements of type `T`.

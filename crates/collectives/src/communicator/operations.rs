@@ -24,19 +24,24 @@ impl Station {
             None => self.choose::<T>(Operation::AllReduce, data.len(), data.in_window()),
         };
         check_average(op, way)?;
-        let team = self.place.team::<T>()?;
         let call = fingerprint::<T>(Operation::AllReduce, data.len(), way);
+        let team = || self.place.team::<T>();
         self.call(
             |sequence| call(sequence).reducing(op),
             |core| match (data, way.algorithm()) {
+                // By its own name: at this size the choice among all would cost as much as the work.
+                (data, Some(Algorithm::Packet)) => in_place(core, data, |data| {
+                    let (x, y) = (data.into(), data.into());
+                    core.run(crate::all_reduce::packet(core, team(), x, y, op))
+                }),
                 (Output::Window(buffer), None) => {
-                    let (meet, data) = (team.meet(), buffer.region());
+                    let (meet, data) = (self.place.meet(), buffer.region());
                     core.run(window::all_reduce(core, meet, data, op, spread(way)))
                 }
                 (data, algorithm) => in_place(core, data, |data| {
                     let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
                     let (x, y) = (data.into(), data.into());
-                    core.run(crate::all_reduce(core, team, x, y, op, algorithm))
+                    core.run(crate::all_reduce(core, team(), x, y, op, algorithm))
                 }),
             },
         )
@@ -99,7 +104,7 @@ impl Station {
         self.check_output("all_gather", &data)?;
         let way = self.choose::<T>(Operation::AllGather, data.len(), data.in_window());
         let call = fingerprint::<T>(Operation::AllGather, data.len(), way);
-        let team = self.place.team::<T>()?;
+        let team = self.place.team::<T>();
         self.call(call, |core| match data {
             Output::Window(buffer) if way.needs_window() => {
                 core.run(window::all_gather(core, team.meet(), buffer.region()))
@@ -147,7 +152,7 @@ impl Station {
         self.check_output("reduce_scatter", &data)?;
         let way = self.choose::<T>(Operation::ReduceScatter, data.len(), data.in_window());
         let call = fingerprint::<T>(Operation::ReduceScatter, data.len(), way);
-        let team = self.place.team::<T>()?;
+        let team = self.place.team::<T>();
         let (ranks, me) = (self.size() as usize, self.place.me.0 as usize);
         self.call(
             |sequence| call(sequence).reducing(op),
@@ -170,7 +175,7 @@ impl Station {
         self.check_output("broadcast", &data)?;
         let way = self.choose::<T>(Operation::Broadcast, data.len(), data.in_window());
         let call = fingerprint::<T>(Operation::Broadcast, data.len(), way);
-        let team = self.place.team::<T>()?;
+        let team = self.place.team::<T>();
         self.call(
             |sequence| call(sequence).rooted(root),
             |core| match data {
@@ -190,7 +195,7 @@ impl Station {
         self.check_rank("reduce", root)?;
         self.check_output("reduce", &data)?;
         let call = fingerprint::<T>(Operation::Reduce, data.len(), None);
-        let team = self.place.team::<T>()?;
+        let team = self.place.team::<T>();
         self.call(
             |sequence| call(sequence).reducing(op).rooted(root),
             |core| {
@@ -321,7 +326,7 @@ impl Station {
         output: Output<'_, T>,
         work: impl FnOnce(&NativeCore, Team<T>, In<T>, Out<T>) -> CoreResult<()>,
     ) -> Result<()> {
-        let team = self.place.team::<T>()?;
+        let team = self.place.team::<T>();
         self.call(call, |core| {
             between(core, input, output, |x, y| work(core, team, x, y))
         })

@@ -6,7 +6,7 @@ use super::choose::Chooser;
 use super::error::{Error, Result};
 use super::layout::Place;
 use ringwork_isa::{
-    Device, Dtype, Element, Error as CoreError, Fingerprint, Operation, Rank, Result as CoreResult,
+    Device, Dtype, Element, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank, Result as CoreResult,
 };
 use ringwork_native::cell::Patience;
 use ringwork_native::segment::{Alarm, Attached};
@@ -133,9 +133,9 @@ impl Station {
 
     #[cold]
     fn failed(&self, call: &Fingerprint, peer: Option<Rank>, error: CoreError) -> Error {
-        match &error {
-            CoreError::PeerDied { .. } | CoreError::Aborted { .. } => self.alarmed(call),
-            CoreError::Deadline { waited, .. } => {
+        match error.kind() {
+            ErrorKind::PeerDied { .. } | ErrorKind::Aborted { .. } => self.alarmed(call),
+            ErrorKind::Deadline { waited, .. } => {
                 let missing = match peer {
                     Some(peer) => vec![peer],
                     None => self.missing(call, waited.on),

@@ -4,8 +4,8 @@ use super::race::{Access, Clock, Race, Shadow};
 use super::schedule::Schedule;
 use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
 use ringwork_isa::{
-    Device, Element, Error, Notify, Rank, ReduceOp, Result, SIGNAL_STRIDE_BYTES, Segment, Signal, Span,
-    Waited, with_dtype,
+    Device, Element, Error, ErrorKind, Notify, Rank, ReduceOp, Result, SIGNAL_STRIDE_BYTES, Segment, Signal,
+    Span, Waited, with_dtype,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -269,12 +269,13 @@ impl State {
                 bytes.end <= memory.bytes.len() as u64 && memory.owner.is_none_or(|owner| owner == rank)
             });
             if !there {
-                return Err(Error::NotMapped {
+                return Err(ErrorKind::NotMapped {
                     segment: span.segment,
                     start: bytes.start,
                     end: bytes.end,
                     site: at.into(),
-                });
+                }
+                .into());
             }
         }
         for (index, source) in sources.iter().enumerate() {
@@ -285,10 +286,11 @@ impl State {
                 && to.start < from.end
                 && from.start < to.end
             {
-                return Err(Error::Overlap {
+                return Err(ErrorKind::Overlap {
                     source_index: u32::try_from(index).unwrap(),
                     site: at.into(),
-                });
+                }
+                .into());
             }
         }
         Ok(())

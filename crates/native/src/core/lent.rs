@@ -7,13 +7,15 @@
 //! - **LENT-1 (scoped).** A pointer is here only while the borrow that it came from lives: it is put in and
 //!   taken out by one function, also when what it calls panics.
 //! - **LENT-2 (access).** What was lent as `&[T]` is never resolved for writing.
+//! - **LENT-4 (leases).** A pointer that was resolved before it is used is used only under the lease it was resolved
+//!   under: the number of the lend, which no other lend of this core has, and which ends with it.
 //! - **LENT-3 (not as atomics).** What was lent as `&[T]` is read as ordinary memory: nobody else can write it.
 //!   Where `arith` reads by atomics, which need a pointer that may write, it is copied into a private block
 //!   first; see [`Source`].
 
-use super::NativeCore;
+use super::{At, NativeCore};
 use crate::arith::{self, Isa};
-use ringwork_isa::{Element, In, InOut, Out, Rank, Region, Segment, Span};
+use ringwork_isa::{Element, In, InOut, Out, Rank, Region, Result, Segment, Span};
 use std::cell::Cell;
 
 /// Numbers that no real segment has: what is lent for reading, and for writing.
@@ -28,6 +30,8 @@ type Slot = Cell<Option<(*mut u8, u64)>>;
 pub(super) struct Lent {
     input: Slot,
     output: Slot,
+    /// Changes with every lend, when it begins and when it ends (LENT-4).
+    lease: Cell<u64>,
 }
 
 impl Lent {
@@ -36,6 +40,7 @@ impl Lent {
         clippy::option_option,
         reason = "not lent, refused and found are three answers"
     )]
+    #[inline(always)]
     pub(super) fn resolve(&self, span: &Span, writing: bool) -> Option<Option<*mut u8>> {
         let slot = match span.segment {
             LENT_IN if writing => return Some(None),
@@ -46,7 +51,7 @@ impl Lent {
         let found = || {
             let (base, bytes) = slot.get()?;
             let range = span.byte_range()?;
-            if range.end > bytes || !range.start.is_multiple_of(span.dtype.bytes() as u64) {
+            if range.end > bytes || range.start & (span.dtype.bytes() as u64 - 1) != 0 {
                 return None;
             }
             // SAFETY: inside the lent slice, which is alive while it is in the slot (LENT-1).
@@ -56,12 +61,42 @@ impl Lent {
     }
 }
 
+/// Memory that was resolved before it is used. See LENT-4.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pointer: *mut u8,
+    /// 0 if it is not lent.
+    lease: u64,
+}
+
+impl NativeCore {
+    /// Resolves a span now, to be used later, if it still is what it was.
+    #[inline(always)]
+    pub(super) fn hold(&self, span: &Span, writing: bool, at: At) -> Result<Held> {
+        let lent = span.segment == LENT_IN || span.segment == LENT_OUT;
+        Ok(Held {
+            pointer: self.resolve(span, writing, at)?,
+            lease: if lent { self.lent.lease.get() } else { 0 },
+        })
+    }
+
+    /// The memory that was resolved; attached segments stay as long as this core is borrowed, what was lent until
+    /// it is given back.
+    #[inline(always)]
+    pub(super) fn held(&self, held: Held, at: At) -> Result<*mut u8> {
+        if held.lease != 0 && held.lease != self.lent.lease.get() {
+            return Err(super::not_mapped(LENT_OUT, None, at));
+        }
+        Ok(held.pointer)
+    }
+}
+
 // SAFETY: a pointer is in a slot only during a `lend` (LENT-1), which borrows the core that the slot is part of;
 // a core that is borrowed does not move, so no pointer ever moves to another thread with it.
 unsafe impl Send for Lent {}
 
 /// Whether a span was lent as `&[T]` and `arith` must not read it where it is (LENT-3).
-fn must_be_copied(span: &Span) -> bool {
+pub(super) fn must_be_copied(span: &Span) -> bool {
     span.segment == LENT_IN && Isa::best() == Isa::Plain
 }
 
@@ -95,7 +130,17 @@ impl Source {
     /// # Safety
     /// `from` is valid for reading `bytes` bytes.
     pub(super) unsafe fn of(src: &Span, from: *const u8, bytes: usize) -> (*const u8, Option<Source>) {
-        if !must_be_copied(src) {
+        // SAFETY: the caller's promise.
+        unsafe { Source::copied_if(must_be_copied(src), from, bytes) }
+    }
+
+    /// As [`of`](Source::of), when it is known whether it must be copied.
+    ///
+    /// # Safety
+    /// As [`of`](Source::of).
+    #[inline]
+    pub(super) unsafe fn copied_if(must: bool, from: *const u8, bytes: usize) -> (*const u8, Option<Source>) {
+        if !must {
             return (from, None);
         }
         let mut copy = Source(vec![0; bytes.div_ceil(8)]);
@@ -106,12 +151,20 @@ impl Source {
     }
 }
 
-/// Empties a slot when dropped (LENT-1).
-struct Returned<'a>(&'a Slot);
+/// Empties a slot when dropped (LENT-1), and ends its lease (LENT-4).
+struct Returned<'a>(&'a Slot, &'a Cell<u64>);
+
+impl<'a> Returned<'a> {
+    fn of(slot: &'a Slot, lease: &'a Cell<u64>) -> Returned<'a> {
+        lease.set(lease.get() + 1);
+        Returned(slot, lease)
+    }
+}
 
 impl Drop for Returned<'_> {
     fn drop(&mut self) {
         self.0.set(None);
+        self.1.set(self.1.get() + 1);
     }
 }
 
@@ -145,7 +198,12 @@ impl NativeCore {
         output: &mut [T],
         with: impl FnOnce(In<T>, Out<T>) -> R,
     ) -> R {
-        let (reading, writing) = (Returned(&self.lent.input), Returned(&self.lent.output));
+        let Lent {
+            input: slot,
+            output: room,
+            lease,
+        } = &self.lent;
+        let (reading, writing) = (Returned::of(slot, lease), Returned::of(room, lease));
         // LENT-2: never written through, see `resolve`.
         reading.0.set(Some((
             input.as_ptr().cast_mut().cast(),
@@ -161,7 +219,7 @@ impl NativeCore {
     ///
     /// As [`lend`](NativeCore::lend).
     pub fn lend_mut<T: Element, R>(&self, data: &mut [T], with: impl FnOnce(InOut<T>) -> R) -> R {
-        let writing = Returned(&self.lent.output);
+        let writing = Returned::of(&self.lent.output, &self.lent.lease);
         writing
             .0
             .set(Some((data.as_mut_ptr().cast(), size_of_val(data) as u64)));
@@ -192,6 +250,24 @@ mod tests {
                 .to_string()
                 .contains("not mapped")
         );
+    }
+
+    #[test]
+    fn what_was_held_under_a_lend_is_not_there_under_the_next() {
+        let core = core();
+        let mut data = [1, 2, 3];
+        let at = std::panic::Location::caller();
+        let hold = |data: ringwork_isa::InOut<i32>| core.hold(&data.span(), true, at).unwrap();
+        let held = core.lend_mut(&mut data, |data| {
+            let held = hold(data);
+            assert!(core.held(held, at).is_ok());
+            held
+        });
+        assert!(core.held(held, at).is_err());
+        core.lend_mut(&mut data, |data| {
+            assert!(core.held(held, at).is_err());
+            assert!(core.held(hold(data), at).is_ok());
+        });
     }
 
     #[test]

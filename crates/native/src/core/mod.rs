@@ -12,8 +12,8 @@ use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached, Layout};
 use lent::{Lent, Source};
 use ringwork_isa::{
-    Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, Fingerprint, MAX_RANKS, Notify, Rank,
-    ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
+    Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, ErrorKind, Fingerprint, MAX_RANKS, Notify,
+    Rank, ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
 };
 use std::cell::OnceCell;
 use std::future::Future;
@@ -27,6 +27,10 @@ use std::time::{Duration, Instant};
 pub const SCRATCH: Segment = Segment(u32::MAX - 2);
 
 type At = &'static Location<'static>;
+
+/// Looks at a signal or a packet before anything else is done about it, the clock included: a peer that is in step
+/// comes within that, and every nanosecond of noticing is one of the message.
+const EAGER_LOOKS: u32 = 512;
 
 /// A core of this host. Holds the segments that its kernels may touch.
 #[derive(Debug)]
@@ -46,6 +50,8 @@ pub struct NativeCore {
     call: std::cell::Cell<Option<(Fingerprint, [u64; 2])>>,
     /// Where every rank says which call it is in.
     calls: Option<Signals>,
+    /// Room for packets that were taken, kept from call to call.
+    taken: std::cell::RefCell<Vec<u64>>,
 }
 
 /// How a core behaves while it waits.
@@ -73,6 +79,7 @@ impl NativeCore {
             lent: Lent::default(),
             call: std::cell::Cell::new(None),
             calls: None,
+            taken: std::cell::RefCell::default(),
         }
     }
 
@@ -157,6 +164,7 @@ impl NativeCore {
     ///
     /// # Errors
     /// The kernel's own; or that it awaited something that is not an instruction.
+    #[inline]
     pub fn run(&self, kernel: impl Future<Output = Result<()>>) -> Result<()> {
         let end = match std::pin::pin!(kernel).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => result,
@@ -170,6 +178,7 @@ impl NativeCore {
         end
     }
 
+    #[inline(always)]
     fn say(&self, doing: Doing, at: At) {
         if let Some(activity) = &self.activity {
             activity.say(doing, at);
@@ -185,6 +194,7 @@ impl NativeCore {
         segments.filter(|segment| segment.layout().ranks > 0)
     }
 
+    #[inline(always)]
     fn segment(&self, id: Segment) -> Option<&Attached> {
         match self.segments.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(at) => Some(&self.segments[at].1),
@@ -193,6 +203,7 @@ impl NativeCore {
         }
     }
 
+    #[inline(always)]
     fn resolve(&self, span: &Span, writing: bool, at: At) -> Result<*mut u8> {
         let found = match self.lent.resolve(span, writing) {
             Some(lent) => lent,
@@ -200,30 +211,21 @@ impl NativeCore {
                 .segment(span.segment)
                 .and_then(|segment| segment.resolve(span)),
         };
-        found.ok_or_else(|| {
-            let bytes = span.byte_range().unwrap_or(0..0);
-            Error::NotMapped {
-                segment: span.segment,
-                start: bytes.start,
-                end: bytes.end,
-                site: at.into(),
-            }
-        })
+        found.ok_or_else(|| not_mapped(span.segment, span.byte_range(), at))
     }
 
-    fn signal(&self, signal: &Signal, at: At) -> Result<(&Attached, &Cell)> {
+    #[inline(always)]
+    fn signal(&self, signal: &Signal, at: At) -> Result<Awaited<'_>> {
         let found = self.segment(signal.segment());
         found
-            .and_then(|segment| Some((segment, segment.signal(signal)?)))
-            .ok_or_else(|| {
-                let start = signal.offset().unwrap_or(0);
-                Error::NotMapped {
-                    segment: signal.segment(),
-                    start,
-                    end: start,
-                    site: at.into(),
-                }
+            .and_then(|segment| {
+                Some(Awaited {
+                    segment,
+                    cell: segment.signal(signal)?,
+                    name: Name::of(signal),
+                })
             })
+            .ok_or_else(|| not_mapped(signal.segment(), signal.offset().map(|start| start..start), at))
     }
 
     fn copy_now(&self, dst: Span, src: Span, at: At) -> Result<()> {
@@ -254,10 +256,11 @@ impl NativeCore {
         let count = sources.count();
         if count == 0 || count > MAX_RANKS as usize {
             let message = format!("a reduction takes 1 to {MAX_RANKS} sources, not {count}");
-            return Err(Error::Failed {
+            return Err(ErrorKind::Failed {
                 message,
                 site: at.into(),
-            });
+            }
+            .into());
         }
         let to = self.resolve(&dst, true, at)?;
         let mut from = [std::ptr::null(); MAX_RANKS as usize];
@@ -299,9 +302,9 @@ impl NativeCore {
         Ok(())
     }
 
-    fn notify_now(&self, signal: Signal, how: Notify, at: At) -> Result<()> {
+    #[inline(always)]
+    fn notify_now(&self, cell: &Cell, how: Notify, at: At) {
         self.say(Doing::Notify, at);
-        let (_, cell) = self.signal(&signal, at)?;
         if let Some((call, words)) = self.call.get() {
             cell.note(call.sequence(), words);
         }
@@ -309,53 +312,58 @@ impl NativeCore {
             Notify::Set(value) => cell.set(value),
             Notify::Add(amount) => cell.add(amount),
         }
-        Ok(())
     }
 
-    #[inline]
-    fn wait_now(&self, signal: Signal, compare: Compare, operand: i32, at: At) -> Result<i32> {
-        let (segment, cell) = self.signal(&signal, at)?;
-        let mut value = cell.load();
+    #[inline(always)]
+    fn wait_now(&self, cell: Awaited<'_>, compare: Compare, operand: i32, at: At) -> Result<i32> {
+        let mut value = cell.cell.load();
+        for _ in 0..EAGER_LOOKS {
+            if compare.holds(value, operand) {
+                break;
+            }
+            value = cell.cell.load();
+        }
         if !compare.holds(value, operand) {
-            value = self.wait_long(&signal, (segment, cell), (compare, operand), at)?;
+            value = self.wait_long(cell, (compare, operand), at)?;
         }
         match self.call.get() {
-            Some((call, words)) if cell.noted(call.sequence()) != words => {
-                Err(self
-                    .mismatch_with(signal.rank(), cell.noted(call.sequence()))
-                    .unwrap_or_else(|| {
-                        // A note of another call in its place: the peer is out of step.
-                        let message = format!("rank {} is not in {call}", signal.rank());
-                        Error::Failed {
-                            message,
-                            site: at.into(),
-                        }
-                    }))
+            Some((call, words)) if cell.cell.noted(call.sequence()) != words => {
+                Err(self.out_of_step(cell, call, at))
             }
             _ => Ok(value),
         }
     }
 
     #[cold]
-    fn wait_long(
-        &self,
-        signal: &Signal,
-        (segment, cell): (&Attached, &Cell),
-        (compare, operand): (Compare, i32),
-        at: At,
-    ) -> Result<i32> {
+    #[inline(never)]
+    fn out_of_step(&self, cell: Awaited<'_>, call: Fingerprint, at: At) -> Error {
+        let noted = cell.cell.noted(call.sequence());
+        self.mismatch_with(cell.name.on(), noted).unwrap_or_else(|| {
+            // A note of another call in its place: the peer is out of step.
+            let message = format!("rank {} is not in {call}", cell.name.on());
+            ErrorKind::Failed {
+                message,
+                site: at.into(),
+            }
+            .into()
+        })
+    }
+
+    #[cold]
+    fn wait_long(&self, awaited: Awaited<'_>, (compare, operand): (Compare, i32), at: At) -> Result<i32> {
+        let Awaited { segment, cell, .. } = awaited;
         self.say(Doing::Wait, at);
         let deadline = Instant::now().checked_add(self.wait_limit);
         let satisfied = |value| compare.holds(value, operand);
-        let exit = |looking| self.exit(segment, signal, looking);
+        let exit = |looking| self.exit(segment, awaited.name.on(), looking);
         let ended = match cell.wait(self.patience, deadline, satisfied, exit) {
             Ok(value) => return Ok(value),
             Err(ended) => ended,
         };
         let waited = Waited {
-            me: signal.holder(),
-            on: signal.rank(),
-            signal: signal.index(),
+            me: awaited.name.me(),
+            on: awaited.name.on(),
+            signal: awaited.name.index(),
             value: cell.load(),
             compare,
             needed: operand,
@@ -369,31 +377,31 @@ impl NativeCore {
                     dead: Some(rank),
                     reason,
                 }),
-            ) => Error::PeerDied {
+            ) => ErrorKind::PeerDied {
                 rank,
                 cause: reason,
                 waited,
-            },
-            (Ended::Exit(Exit::Alarm), Some(Alarm { dead: None, reason })) => {
-                Error::Aborted { reason, waited }
             }
-            _ => Error::Deadline {
+            .into(),
+            (Ended::Exit(Exit::Alarm), Some(Alarm { dead: None, reason })) => {
+                ErrorKind::Aborted { reason, waited }.into()
+            }
+            _ => ErrorKind::Deadline {
                 after_ms: u64::try_from(self.wait_limit.as_millis()).unwrap_or(u64::MAX),
                 waited,
-            },
+            }
+            .into(),
         })
     }
 
     /// Why to give up waiting for a signal, if there is a reason.
-    fn exit(&self, segment: &Attached, signal: &Signal, looking: Looking) -> Option<Exit> {
+    fn exit(&self, segment: &Attached, on: Rank, looking: Looking) -> Option<Exit> {
         if segment.alarmed() {
             return Some(Exit::Alarm);
         }
         match looking {
             Looking::Awake => None,
-            Looking::BeforeSleep => self
-                .mismatch(signal.rank())
-                .map(|error| Exit::Mismatch(Box::new(error))),
+            Looking::BeforeSleep => self.mismatch(on).map(|error| Exit::Mismatch(Box::new(error))),
         }
     }
 
@@ -413,12 +421,15 @@ impl NativeCore {
             return None;
         }
         let me = self.calls.map_or(Rank(0), |row| row.me);
-        Some(Error::Mismatch {
-            me,
-            mine: call.to_string(),
-            peer,
-            theirs: theirs.to_string(),
-        })
+        Some(
+            ErrorKind::Mismatch {
+                me,
+                mine: call.to_string(),
+                peer,
+                theirs: theirs.to_string(),
+            }
+            .into(),
+        )
     }
 
     /// Where ranks say which collective call they are in: a cell of each that nothing else touches.
@@ -428,6 +439,7 @@ impl NativeCore {
 
     /// Says which collective call the instructions until the next `enter` or `leave` belong to. Signals are
     /// marked with it, and waiting compares: ranks that disagree get [`Error::Mismatch`].
+    #[inline(always)]
     pub fn enter(&self, call: Fingerprint) {
         let words = call.words();
         self.call.set(Some((call, words)));
@@ -446,6 +458,7 @@ impl NativeCore {
     }
 
     /// Says that the call is over.
+    #[inline(always)]
     pub fn leave(&self) {
         self.call.set(None);
     }
@@ -461,6 +474,7 @@ impl NativeCore {
         (0..row.count).filter_map(behind).sum()
     }
 
+    #[inline(always)]
     fn my_call(&self) -> Option<&Cell> {
         let mine = self.calls?.at(0).ok()?;
         self.segment(mine.segment())?.signal(&mine)
@@ -476,6 +490,39 @@ impl NativeCore {
     }
 }
 
+/// A signal, found: its cell, and what to call it when it does not come.
+#[derive(Clone, Copy, Debug)]
+struct Awaited<'a> {
+    segment: &'a Attached,
+    cell: &'a Cell,
+    name: Name,
+}
+
+/// Who waits, on whom, and for which of its signals, in one word: see `notify` for why that matters.
+#[derive(Clone, Copy, Debug)]
+struct Name(u64);
+
+impl Name {
+    #[inline(always)]
+    fn of(signal: &Signal) -> Name {
+        // Ranks are below MAX_RANKS where there is a cell.
+        let (me, on) = (u64::from(signal.holder().0), u64::from(signal.rank().0));
+        Name(u64::from(signal.index()) << 32 | (on & 0xffff) << 16 | me & 0xffff)
+    }
+
+    fn me(self) -> Rank {
+        Rank((self.0 & 0xffff) as u32)
+    }
+
+    fn on(self) -> Rank {
+        Rank((self.0 >> 16 & 0xffff) as u32)
+    }
+
+    fn index(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 /// Why a wait is given up.
 #[derive(Debug)]
 enum Exit {
@@ -485,39 +532,57 @@ enum Exit {
     Mismatch(Box<Error>),
 }
 
+#[cold]
+#[inline(never)]
+fn not_mapped(segment: Segment, bytes: Option<std::ops::Range<u64>>, at: At) -> Error {
+    let bytes = bytes.unwrap_or(0..0);
+    ErrorKind::NotMapped {
+        segment,
+        start: bytes.start,
+        end: bytes.end,
+        site: at.into(),
+    }
+    .into()
+}
+
 /// Elements of a span that was resolved, so they fit memory.
+#[inline]
 fn dst_len(span: &Span) -> usize {
     usize::try_from(span.len).unwrap_or(0)
 }
 
 /// Bytes of a span that was resolved, so they fit memory.
+#[inline]
 fn span_bytes(span: &Span) -> usize {
     dst_len(span).saturating_mul(span.dtype.bytes())
 }
 
+#[inline]
 fn check_length(what: &'static str, got: u64, wanted: u64, at: At) -> Result<()> {
     if got == wanted {
-        Ok(())
-    } else {
-        Err(Error::LengthMismatch {
-            what: what.into(),
-            got,
-            wanted,
-            site: at.into(),
-        })
+        return Ok(());
     }
+    Err(ErrorKind::LengthMismatch {
+        what: what.into(),
+        got,
+        wanted,
+        site: at.into(),
+    }
+    .into())
 }
 
 /// Whether the two are the same place.
+#[inline]
 fn check_overlap(to: *mut u8, from: *const u8, bytes: usize, index: usize, at: At) -> Result<bool> {
     let (a, b) = (to as usize, from as usize);
     if a == b || a + bytes <= b || b + bytes <= a {
         return Ok(a == b);
     }
-    Err(Error::Overlap {
+    Err(ErrorKind::Overlap {
         source_index: u32::try_from(index).unwrap_or(u32::MAX),
         site: at.into(),
-    })
+    }
+    .into())
 }
 
 impl Core for NativeCore {
@@ -577,6 +642,7 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
+    #[inline(always)]
     fn put_packets<T: Element>(
         &self,
         packets: Shared<i64>,
@@ -584,7 +650,8 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = Location::caller();
-        async move { self.put_packets_now(&packets, src.span(), epoch, at) }
+        let packing = self.packing(&packets, &src.span(), epoch, at);
+        async move { self.put_packets_now(packing.as_ref().map_err(Clone::clone)?, at) }
     }
 
     #[track_caller]
@@ -600,6 +667,7 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
+    #[inline(always)]
     fn reduce_packets<T: Element>(
         &self,
         dst: Region<T, impl CanWrite>,
@@ -610,25 +678,45 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = Location::caller();
-        async move { self.reduce_packets_now::<T>((dst.span(), mine.span()), &packets, &raised, (op, epoch), at) }
+        let folding = self.folding::<T>((&dst.span(), &mine.span()), &packets, &raised, epoch, at);
+        async move { self.fold::<T>(folding.as_ref().map_err(Clone::clone)?, op, &raised, at) }
     }
 
+    // Signals are looked up when the instruction is issued: a handle that is copied into a future is written and
+    // read back in other pieces, which the processor does only after all stores before, and that is the time of
+    // a whole message when one of them is to a line that another core has.
+
     #[track_caller]
+    #[inline(always)]
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
         let at = Location::caller();
-        async move { self.notify_now(signal, how, at) }
+        let found = self.signal(&signal, at).map(|found| found.cell);
+        async move {
+            self.notify_now(found?, how, at);
+            Ok(())
+        }
     }
 
     #[track_caller]
+    #[inline(always)]
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
         let at = Location::caller();
-        async move { self.wait_now(signal, compare, operand, at) }
+        let found = self.signal(&signal, at);
+        async move { self.wait_now(found?, compare, operand, at) }
     }
 
     #[track_caller]
+    #[inline(always)]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        let at = Location::caller();
-        async move { Ok(self.signal(&signal, at)?.1.load()) }
+        let found = self.signal(&signal, Location::caller()).map(|found| found.cell);
+        async move { Ok(found?.load()) }
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn recall(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
+        let found = self.signal(&signal, Location::caller()).map(|found| found.cell);
+        async move { Ok(found?.written()) }
     }
 }
 

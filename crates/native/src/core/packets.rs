@@ -11,16 +11,15 @@
 //! - **PACK-3 (when).** The low half is the epoch, moved by the number of times that the domain was reset: epochs
 //!   begin again then, and packets of old ones are still there.
 
-use super::lent::Source;
-use super::{At, NativeCore, dst_len, span_bytes};
+use super::lent::{Held, Source, must_be_copied};
+use super::{At, EAGER_LOOKS, NativeCore, span_bytes};
 use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
 use ringwork_isa::{
-    Compare, Element, Error, MAX_RANKS, PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, Rank, ReduceOp, Result,
-    Segment, Shared, Signal, Span, packets_for,
+    Compare, Element, Error, ErrorKind, MAX_RANKS, PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, Rank, ReduceOp,
+    Result, Segment, Shared, Signal, Span, packets_for,
 };
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -36,6 +35,7 @@ struct Flag(u64);
 struct Line(*mut u8);
 
 impl Line {
+    #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index < PACKET_WORDS);
         // SAFETY: `Lines::at` made this of a resolved, aligned packet, which lives as long as its core; the
@@ -55,8 +55,53 @@ impl Line {
         }
     }
 
+    #[inline]
     fn trailer(&self) -> &AtomicU64 {
         self.word(PACKET_WORDS - 1)
+    }
+
+    /// Writes the payload, word by word from registers: through memory, a word that was just put together of
+    /// bytes must wait until all stores before it are done, those to lines of other cores included.
+    ///
+    /// # Safety
+    /// `from` is valid for reading `len` bytes, at most a payload.
+    #[inline]
+    unsafe fn fill(&self, from: *const u8, len: usize) {
+        for word in 0..len / 8 {
+            // SAFETY: inside the `len` bytes; of any alignment.
+            let value = unsafe { from.add(word * 8).cast::<u64>().read_unaligned() };
+            self.word(word).store(value, Ordering::Relaxed);
+        }
+        let rest = len / 8 * 8..len;
+        if !rest.is_empty() {
+            let word = rest.start / 8;
+            let value = rest.fold(0, |value, at| {
+                // SAFETY: inside the `len` bytes.
+                value | u64::from(unsafe { from.add(at).read() }) << (at % 8 * 8)
+            });
+            self.word(word).store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies the payload out.
+    ///
+    /// # Safety
+    /// `to` is valid for writing `len` bytes, at most a payload.
+    #[inline]
+    unsafe fn drain(&self, to: *mut u8, len: usize) {
+        for word in 0..len / 8 {
+            let value = self.word(word).load(Ordering::Relaxed);
+            // SAFETY: inside the `len` bytes; of any alignment.
+            unsafe { to.add(word * 8).cast::<u64>().write_unaligned(value) };
+        }
+        let rest = len / 8 * 8..len;
+        if !rest.is_empty() {
+            let value = self.word(rest.start / 8).load(Ordering::Relaxed).to_le_bytes();
+            for at in rest {
+                // SAFETY: inside the `len` bytes.
+                unsafe { to.add(at).write(value[at % 8]) };
+            }
+        }
     }
 }
 
@@ -68,10 +113,65 @@ struct Lines {
 }
 
 impl Lines {
+    #[inline]
     fn at(self, index: usize) -> Line {
         debug_assert!(index < self.count);
         // SAFETY: the span of `count` lines was resolved when this was made.
         Line(unsafe { self.first.add(index * PACKET_BYTES) })
+    }
+}
+
+/// What it takes to put packets. See `Core::notify` of this core for why it is found early and kept in words.
+#[derive(Clone, Copy)]
+pub(super) struct Packing {
+    from: Held,
+    bytes: usize,
+    lines: Lines,
+    flag: Flag,
+}
+
+/// What it takes to reduce everybody's packets.
+#[derive(Clone, Copy)]
+pub(super) struct Folding {
+    to: Held,
+    from: Held,
+    bytes: usize,
+    /// Whether `from` must be copied before it is reduced.
+    copied: bool,
+    /// Rank 0's lines; every rank has as many, `stride` bytes from one to the next.
+    first: Lines,
+    stride: usize,
+    ranks: u32,
+    me: Rank,
+    flag: Flag,
+    epoch: i32,
+}
+
+impl Folding {
+    #[inline]
+    fn lines(&self, rank: Rank) -> Lines {
+        debug_assert!(rank.0 < self.ranks);
+        // SAFETY: the first and the last rank's lines were resolved, in one mapping, when this was made.
+        let first = unsafe { self.first.first.add(rank.0 as usize * self.stride) };
+        Lines { first, ..self.first }
+    }
+}
+
+/// Fills lines with a payload and raises their flags.
+///
+/// # Safety
+/// `from` is valid for reading `bytes` bytes, which are as many as `lines` hold.
+unsafe fn put(lines: Lines, from: *const u8, bytes: usize, flag: Flag) {
+    for index in 1..lines.count {
+        lines.at(index).claim();
+    }
+    for index in 0..lines.count {
+        let done = index * PAYLOAD_BYTES;
+        let (line, len) = (lines.at(index), (bytes - done).min(PAYLOAD_BYTES));
+        // SAFETY: `len` bytes at `done` are inside what the caller vouches for.
+        unsafe { line.fill(from.add(done), len) };
+        // SYNC: pairs with the load in `await_line` (PACK-1).
+        line.trailer().store(flag.0, Ordering::Release);
     }
 }
 
@@ -81,6 +181,7 @@ fn words(bytes: usize) -> usize {
 }
 
 impl NativeCore {
+    #[inline(always)]
     fn flag(&self, domain: Segment, epoch: i32) -> Flag {
         let call = self
             .call
@@ -92,8 +193,9 @@ impl NativeCore {
         Flag(mixed & !u64::from(u32::MAX) | when & u64::from(u32::MAX))
     }
 
-    fn lines(&self, packets: &Shared<i64>, like: &Span, writing: bool, at: At) -> Result<Lines> {
-        let count = packets_for(span_bytes(like));
+    #[inline(always)]
+    fn lines(&self, packets: &Shared<i64>, bytes: usize, writing: bool, at: At) -> Result<Lines> {
+        let count = packets_for(bytes);
         let span = packets.slice(0..count * PACKET_WORDS)?.span();
         Ok(Lines {
             first: self.resolve(&span, writing, at)?,
@@ -101,26 +203,29 @@ impl NativeCore {
         })
     }
 
-    pub(super) fn put_packets_now(&self, packets: &Shared<i64>, src: Span, epoch: i32, at: At) -> Result<()> {
-        let from = self.resolve(&src, false, at)?;
-        let lines = self.lines(packets, &src, true, at)?;
-        let (flag, bytes) = (self.flag(packets.span().segment, epoch), span_bytes(&src));
-        for index in 0..lines.count {
-            lines.at(index).claim();
-        }
-        for index in 0..lines.count {
-            let done = index * PAYLOAD_BYTES;
-            let len = (bytes - done).min(PAYLOAD_BYTES);
-            let mut payload = [0u64; PACKET_WORDS - 1];
-            // SAFETY: `len` bytes at `done` lie inside the resolved source, and inside the private payload.
-            unsafe { std::ptr::copy_nonoverlapping(from.add(done), payload.as_mut_ptr().cast::<u8>(), len) };
-            let line = lines.at(index);
-            for (word, value) in payload[..words(len)].iter().enumerate() {
-                line.word(word).store(*value, Ordering::Relaxed);
-            }
-            // SYNC: pairs with the load in `await_line` (PACK-1).
-            line.trailer().store(flag.0, Ordering::Release);
-        }
+    /// What `put` needs, found when the instruction is issued.
+    #[inline(always)]
+    pub(super) fn packing(&self, packets: &Shared<i64>, src: &Span, epoch: i32, at: At) -> Result<Packing> {
+        let bytes = span_bytes(src);
+        Ok(Packing {
+            from: self.hold(src, false, at)?,
+            bytes,
+            lines: self.lines(packets, bytes, true, at)?,
+            flag: self.flag(packets.span().segment, epoch),
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn put_packets_now(&self, packing: &Packing, at: At) -> Result<()> {
+        let Packing {
+            from,
+            bytes,
+            lines,
+            flag,
+        } = *packing;
+        let from = self.held(from, at)?;
+        // SAFETY: the source was resolved to `bytes` bytes, which are as many as `lines` hold.
+        unsafe { put(lines, from, bytes, flag) };
         Ok(())
     }
 
@@ -133,105 +238,162 @@ impl NativeCore {
         at: At,
     ) -> Result<()> {
         let to = self.resolve(&dst, true, at)?;
-        let lines = self.lines(packets, &dst, false, at)?;
+        let lines = self.lines(packets, span_bytes(&dst), false, at)?;
+        let flag = self.flag(raised.segment(), epoch);
         // SAFETY: `to` was resolved for writing the bytes of `dst`.
-        unsafe { self.take(to, span_bytes(&dst), lines, raised, epoch, at) }
+        unsafe { self.take(to, span_bytes(&dst), lines, flag, raised, epoch, at) }
     }
 
-    pub(super) fn reduce_packets_now<T: Element>(
+    /// What `fold` needs, found when the instruction is issued.
+    #[inline(always)]
+    pub(super) fn folding<T: Element>(
         &self,
-        (dst, mine): (Span, Span),
+        (dst, mine): (&Span, &Span),
         packets: &Shared<i64>,
         raised: &Signal,
-        (op, epoch): (ReduceOp, i32),
+        epoch: i32,
+        at: At,
+    ) -> Result<Folding> {
+        super::check_length("my part", mine.len, dst.len, at)?;
+        let (bytes, me, ranks) = (span_bytes(dst), packets.me(), packets.ranks());
+        if ranks == 0 || ranks > MAX_RANKS || (raised.rank(), raised.ranks()) != (me, ranks) {
+            return Err(Error::failed(format!(
+                "packets of rank {me} of {ranks} and a signal of rank {} of {}; they must be of one domain of at most \
+                 {MAX_RANKS}, and mine",
+                raised.rank(),
+                raised.ranks(),
+            )));
+        }
+        // The same lines in the first and in the last window lie in those between them, at the same distance; and so
+        // do signals.
+        let first = self.lines(&packets.on(Rank(0))?, bytes, false, at)?;
+        self.lines(&packets.on(Rank(ranks - 1))?, bytes, false, at)?;
+        Ok(Folding {
+            to: self.hold(dst, true, at)?,
+            from: self.hold(mine, false, at)?,
+            bytes,
+            copied: must_be_copied(mine),
+            first,
+            stride: usize::try_from(packets.span().stride).unwrap_or(0),
+            ranks,
+            me,
+            flag: self.flag(packets.span().segment, epoch),
+            epoch,
+        })
+    }
+
+    /// Reduces everybody's packets, and my part in its place among them.
+    pub(super) fn fold<T: Element>(
+        &self,
+        folding: &Folding,
+        op: ReduceOp,
+        raised: &Signal,
         at: At,
     ) -> Result<()> {
-        super::check_length("my part", mine.len, dst.len, at)?;
-        let (to, from) = (self.resolve(&dst, true, at)?, self.resolve(&mine, false, at)?);
-        let (bytes, ranks) = (span_bytes(&dst), packets.ranks().min(MAX_RANKS) as usize);
-        super::check_overlap(to, from, bytes, packets.me().0 as usize, at)?;
-        // SAFETY: it was just resolved to `bytes` bytes.
-        let (from, _kept) = unsafe { Source::of(&mine, from, bytes) };
-        thread_local! {
-            static TAKEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+        let Folding {
+            bytes,
+            me,
+            flag,
+            epoch,
+            ranks,
+            ..
+        } = *folding;
+        let (to, from) = (self.held(folding.to, at)?, self.held(folding.from, at)?);
+        super::check_overlap(to, from, bytes, me.0 as usize, at)?;
+        // SAFETY: it was resolved to `bytes` bytes.
+        let (from, _kept) = unsafe { Source::copied_if(folding.copied, from, bytes) };
+        let mut sources = [std::ptr::null(); MAX_RANKS as usize];
+        let (count, each) = (bytes / size_of::<T>(), words(bytes));
+        // Of a single line nothing is kept: it is reduced where it lies, and stays until the epoch after next.
+        let single = folding.first.count <= 1;
+        let mut taken = self.taken.borrow_mut();
+        if !single && taken.len() < each * ranks as usize {
+            taken.resize(each * ranks as usize, 0);
         }
-        TAKEN.with_borrow_mut(|taken| {
-            let each = words(bytes);
-            taken.resize(taken.len().max(each * ranks), 0);
-            let mut sources = [std::ptr::null(); MAX_RANKS as usize];
-            for (index, source) in sources[..ranks].iter_mut().enumerate() {
-                let rank = Rank(u32::try_from(index).unwrap_or(u32::MAX));
-                if rank == packets.me() {
-                    *source = from;
-                    continue;
-                }
-                let lines = self.lines(&packets.on(rank)?, &dst, false, at)?;
-                let room = &mut taken[index * each..][..each];
+        for rank in (0..ranks).map(Rank) {
+            let index = rank.0 as usize;
+            sources[index] = if rank == me {
+                from
+            } else if single {
+                let line = folding.lines(rank).at(0);
+                self.await_line(line, flag, (raised, rank), epoch, at)?;
+                line.0.cast_const()
+            } else {
+                let room = taken[index * each..][..each].as_mut_ptr().cast::<u8>();
                 // SAFETY: `room` is private and holds `bytes` bytes.
                 unsafe {
                     self.take(
-                        room.as_mut_ptr().cast(),
+                        room,
                         bytes,
-                        lines,
+                        folding.lines(rank),
+                        flag,
                         &raised.on(rank)?,
                         epoch,
                         at,
                     )
                 }?;
-                *source = room.as_ptr().cast();
-            }
-            // SAFETY: the sources are private, or my part, which is `dst` or does not overlap it; all were
-            // resolved or made for `dst.len` elements.
-            unsafe { arith::reduce(T::DTYPE, op, to, &sources[..ranks], dst_len(&dst)) };
-            Ok(())
-        })
+                room.cast_const()
+            };
+        }
+        // SAFETY: the sources are private, or a line of packets, or my part, which is `to` or does not overlap
+        // it; all were resolved or made for `count` elements of T.
+        unsafe { arith::reduce(T::DTYPE, op, to, &sources[..ranks as usize], count) };
+        Ok(())
     }
 
     /// Waits for packets and copies their payload to `to`.
     ///
     /// # Safety
     /// `to` is valid for writing `bytes` bytes.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a line is waited for with, and where it goes"
+    )]
     unsafe fn take(
         &self,
         to: *mut u8,
         bytes: usize,
         lines: Lines,
+        flag: Flag,
         raised: &Signal,
         epoch: i32,
         at: At,
     ) -> Result<()> {
-        let flag = self.flag(raised.segment(), epoch);
         // The last line is written last: once it is there, all are, and their fetches overlap.
         if lines.count > 1 {
-            self.await_line(lines.at(lines.count - 1), flag, raised, epoch, at)?;
+            self.await_line(
+                lines.at(lines.count - 1),
+                flag,
+                (raised, raised.rank()),
+                epoch,
+                at,
+            )?;
         }
         for index in 0..lines.count {
             let line = lines.at(index);
-            self.await_line(line, flag, raised, epoch, at)?;
+            self.await_line(line, flag, (raised, raised.rank()), epoch, at)?;
             let done = index * PAYLOAD_BYTES;
             let len = (bytes - done).min(PAYLOAD_BYTES);
-            let mut payload = [0u64; PACKET_WORDS - 1];
-            for (word, value) in payload[..words(len)].iter_mut().enumerate() {
-                *value = line.word(word).load(Ordering::Relaxed);
-            }
-            // SAFETY: `len` bytes at `done` lie inside what the caller vouches for, and inside the payload.
-            unsafe { std::ptr::copy_nonoverlapping(payload.as_ptr().cast::<u8>(), to.add(done), len) };
+            // SAFETY: `len` bytes at `done` lie inside what the caller vouches for.
+            unsafe { line.drain(to.add(done), len) };
         }
         Ok(())
     }
 
     #[inline]
-    fn await_line(&self, line: Line, flag: Flag, raised: &Signal, epoch: i32, at: At) -> Result<()> {
-        // SYNC: pairs with the store in `put_packets_now` (PACK-1).
-        if line.trailer().load(Ordering::Acquire) == flag.0 {
-            return Ok(());
+    fn await_line(&self, line: Line, flag: Flag, whose: (&Signal, Rank), epoch: i32, at: At) -> Result<()> {
+        for _ in 0..EAGER_LOOKS {
+            // SYNC: pairs with the store in `put_packets_now` (PACK-1).
+            if line.trailer().load(Ordering::Acquire) == flag.0 {
+                return Ok(());
+            }
         }
-        self.await_line_long(line, flag, raised, epoch, at)
+        self.await_line_long(line, flag, &whose.0.on(whose.1)?, epoch, at)
     }
 
     #[cold]
     fn await_line_long(&self, line: Line, flag: Flag, raised: &Signal, epoch: i32, at: At) -> Result<()> {
-        let (segment, _) = self.signal(raised, at)?;
+        let awaited = self.signal(raised, at)?;
         let start = Instant::now();
         loop {
             for _ in 0..LOOKS {
@@ -245,12 +407,16 @@ impl NativeCore {
                 }
                 std::hint::spin_loop();
             }
-            if start.elapsed() >= self.patience.spin || self.exit(segment, raised, Looking::Awake).is_some() {
+            if start.elapsed() >= self.patience.spin
+                || self
+                    .exit(awaited.segment, awaited.name.on(), Looking::Awake)
+                    .is_some()
+            {
                 break;
             }
         }
         // Its signal follows its packets: what sleeps on the one finds the other.
-        self.wait_now(*raised, Compare::Ge, epoch, at)?;
+        self.wait_now(awaited, Compare::Ge, epoch, at)?;
         match line.trailer().load(Ordering::Acquire) {
             seen if seen == flag.0 => Ok(()),
             _ => Err(self.mismatch(raised.rank()).unwrap_or_else(|| stray(raised, at))),
@@ -264,8 +430,9 @@ fn stray(raised: &Signal, at: At) -> Error {
         "rank {} raised its signal without the packets of this call",
         raised.rank()
     );
-    Error::Failed {
+    ErrorKind::Failed {
         message,
         site: at.into(),
     }
+    .into()
 }

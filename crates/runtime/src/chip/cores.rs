@@ -2,7 +2,7 @@
 
 use super::{ChipTask, INDEX, INTERMEDIATE, PARAMETER, SCRATCH_BYTES};
 use crate::engine::{Arena, BufferId, Config, Dispatch, Engine, Kind, Location};
-use ringwork_isa::{Arg, Error, Result, Segment, Span};
+use ringwork_isa::{Arg, Error, ErrorKind, Result, Segment, Span};
 use ringwork_native::segment::Layout;
 use ringwork_native::{NativeCore, SCRATCH, registry};
 use std::collections::VecDeque;
@@ -288,12 +288,11 @@ impl Drop for Cores<'_> {
 
 /// An error of a task of the graph. What a chip must understand stays as it is.
 fn in_graph(error: Error, kernel: Option<&str>) -> Error {
-    match error {
-        Error::PeerDied { .. } | Error::Aborted { .. } | Error::Deadline { .. } => error,
-        other => {
+    match error.kind() {
+        ErrorKind::PeerDied { .. } | ErrorKind::Aborted { .. } | ErrorKind::Deadline { .. } => error,
+        _ => {
             let kernel = kernel.unwrap_or("unknown");
-            let message = format!("its task `{kernel}`: {other}");
-            Error::failed(message)
+            Error::failed(format!("its task `{kernel}`: {error}"))
         }
     }
 }

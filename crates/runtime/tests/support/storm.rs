@@ -3,7 +3,7 @@
 use super::process::{Process, children, open_files};
 use super::rng::Rng;
 use super::team::Reducers;
-use ringwork_isa::Error as KernelError;
+use ringwork_isa::ErrorKind;
 use ringwork_runtime::{Cause, Device, Error, Failure, Node, TaskFailure};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,9 +98,12 @@ fn judge(error: &Error, victim: Device, rank: usize) {
             );
             for (device, cause) in others {
                 let told = match cause {
-                    Cause::Kernel(Failure::Returned(KernelError::PeerDied {
-                        rank: dead, cause, ..
-                    })) => *device != victim && dead.0 as usize == rank && cause == KILLED,
+                    Cause::Kernel(Failure::Returned(error)) => match error.kind() {
+                        ErrorKind::PeerDied {
+                            rank: dead, cause, ..
+                        } => *device != victim && dead.0 as usize == rank && cause == KILLED,
+                        _ => false,
+                    },
                     // What was queued behind it, there and here.
                     Cause::Kernel(Failure::NotBegun {
                         dead: Some(dead),

@@ -18,7 +18,7 @@ use super::memory::Located;
 use super::state::{Event, Reply, State, Until, Waiting};
 use crate::time::Ps;
 use ringwork_isa::stepped::{Answer, Instruction};
-use ringwork_isa::{Dtype, Error, ReduceOp, Result, Signal, Site, Span};
+use ringwork_isa::{Dtype, ErrorKind, ReduceOp, Result, Signal, Site, Span};
 use std::panic::Location;
 
 /// Peeks at one instant that cost nothing; more mean that a kernel polls.
@@ -83,12 +83,13 @@ impl State {
         }
         let range = span.byte_range().unwrap_or(span.base..span.base);
         let site = self.site(core);
-        Err(Error::NotMapped {
+        Err(ErrorKind::NotMapped {
             segment: span.segment,
             start: range.start,
             end: range.end,
             site,
-        })
+        }
+        .into())
     }
 
     fn refuse_overlap(&mut self, core: u32, dst: &Located, sources: &[Located]) -> Result<()> {
@@ -97,10 +98,11 @@ impl State {
             .position(|source| source.overlaps(dst) && source != dst);
         match bad {
             None => Ok(()),
-            Some(index) => Err(Error::Overlap {
+            Some(index) => Err(ErrorKind::Overlap {
                 source_index: u32::try_from(index).unwrap_or(u32::MAX),
                 site: self.site(core),
-            }),
+            }
+            .into()),
         }
     }
 
@@ -246,12 +248,13 @@ impl State {
         let Some((offset, owner)) = found else {
             let start = signal.offset().unwrap_or(u64::MAX);
             let site = self.site(core);
-            return Err(Error::NotMapped {
+            return Err(ErrorKind::NotMapped {
                 segment,
                 start,
                 end: start.saturating_add(4),
                 site,
-            });
+            }
+            .into());
         };
         let memory = &self.memory;
         let slot = self

@@ -1,0 +1,99 @@
+//! What small calls cost: two ranks, each with a core of its own, calls back to back on data in the window.
+//!
+//! `cargo bench -p ringwork-collectives --bench small [-- BYTES...]`. Times are of sixteen calls at
+//! once, beside the hop between the cores, which is the least that any exchange costs; `ringwork bench` is for
+//! everything else.
+#![allow(clippy::print_stdout, reason = "a program for people")]
+
+use ringwork_collectives::communicator::{Communicator, Result};
+use ringwork_isa::ReduceOp;
+use ringwork_native::ranks::{Job, RANK_VARIABLE, Stop, run};
+use ringwork_native::ticks;
+use std::process::ExitCode;
+
+/// Calls between two looks at the clock, which costs as much as the least of them.
+const BATCH: u64 = 16;
+const BATCHES: usize = 10_000;
+
+fn main() -> ExitCode {
+    if std::env::var_os(RANK_VARIABLE).is_some() {
+        return match measure() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                println!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let mut job = Job::new("/proc/self/exe", 2);
+    job.arguments = std::env::args_os().skip(1).collect();
+    let ended = Stop::new().and_then(|stop| run(&job, &stop, &mut |_| {}));
+    match ended.map(|outcome| outcome.exit_code()) {
+        Ok(0) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn measure() -> Result<()> {
+    let comm = Communicator::from_env()?;
+    let mut sizes: Vec<usize> = std::env::args()
+        .filter_map(|argument| argument.parse().ok())
+        .collect();
+    if std::env::var_os("ONLY").is_some() {
+        for _ in 0..20 {
+            let t = std::time::Instant::now();
+            calls2(&comm)?;
+            if comm.rank() == 0 {
+                println!("{:?}", t.elapsed() / 100_000);
+            }
+        }
+        return comm.barrier();
+    }
+    if sizes.is_empty() {
+        sizes = vec![4, 64, 256, 1024, 4096, 16384];
+    }
+    let mut probe = comm.hop_probe()?;
+    let mut hop = || {
+        comm.barrier()?;
+        let hop = probe.measure();
+        comm.barrier()?;
+        Ok::<_, ringwork_collectives::communicator::Error>(hop.unwrap_or_default())
+    };
+    let ns_per_tick = ticks::ns_per_tick();
+    let say = |what: String, mut times: Vec<u64>, hop: std::time::Duration| {
+        times.sort_unstable();
+        if comm.rank() == 0 {
+            let at = |percent: usize| times[times.len() * percent / 100] as f64 * ns_per_tick / BATCH as f64;
+            let (quarter, median, hop) = (at(25), at(50), hop.as_nanos());
+            println!("{what:<20} {median:>7.0} ns (first quarter {quarter:>6.0}), hop {hop} ns");
+        }
+    };
+    let calls = |call: &mut dyn FnMut() -> Result<()>| {
+        let mut times = Vec::with_capacity(BATCHES);
+        let mut last = ticks::now();
+        for _ in 0..BATCHES {
+            for _ in 0..BATCH {
+                call()?;
+            }
+            let now = ticks::now();
+            times.push(now - last);
+            last = now;
+        }
+        Ok::<_, ringwork_collectives::communicator::Error>(times)
+    };
+    say("barrier".into(), calls(&mut || comm.barrier())?, hop()?);
+    for bytes in sizes {
+        let mut data = comm.alloc::<f32>(bytes / 4)?;
+        let times = calls(&mut || comm.all_reduce(&mut data, ReduceOp::Sum))?;
+        say(format!("all_reduce {bytes} B"), times, hop()?);
+    }
+    comm.barrier()
+}
+#[inline(never)]
+fn calls2(comm: &Communicator) -> Result<()> {
+    let mut data = comm.alloc::<f32>(1)?;
+    for _ in 0..100_000 {
+        comm.all_reduce(&mut data, ReduceOp::Sum)?;
+    }
+    Ok(())
+}
