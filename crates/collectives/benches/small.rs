@@ -39,16 +39,6 @@ fn measure() -> Result<()> {
     let mut sizes: Vec<usize> = std::env::args()
         .filter_map(|argument| argument.parse().ok())
         .collect();
-    if std::env::var_os("ONLY").is_some() {
-        for _ in 0..20 {
-            let t = std::time::Instant::now();
-            calls2(&comm)?;
-            if comm.rank() == 0 {
-                println!("{:?}", t.elapsed() / 100_000);
-            }
-        }
-        return comm.barrier();
-    }
     if sizes.is_empty() {
         sizes = vec![4, 64, 256, 1024, 4096, 16384];
     }
@@ -88,12 +78,4 @@ fn measure() -> Result<()> {
         say(format!("all_reduce {bytes} B"), times, hop()?);
     }
     comm.barrier()
-}
-#[inline(never)]
-fn calls2(comm: &Communicator) -> Result<()> {
-    let mut data = comm.alloc::<f32>(1)?;
-    for _ in 0..100_000 {
-        comm.all_reduce(&mut data, ReduceOp::Sum)?;
-    }
-    Ok(())
 }

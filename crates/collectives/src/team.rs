@@ -2,7 +2,9 @@
 
 use crate::arguments::same_domain;
 use crate::chunk::chunks;
-use ringwork_isa::{Barrier, Compare, Core, Element, Error, PACKET_WORDS, Rank, Result, Shared, Signals};
+use ringwork_isa::{
+    Barrier, Compare, Core, Element, Error, Notify, PACKET_WORDS, Rank, Result, Shared, Signal, Signals,
+};
 use std::ops::Range;
 
 /// The members of a domain, ready to run staged collectives together. A handle: copy it freely.
@@ -183,11 +185,13 @@ impl<T: Element> Team<T> {
     }
 
     /// Begins an operation: learns its epoch, and with it the half of the scratch to use.
+    #[inline(always)]
     pub(crate) async fn turn<C: Core>(&self, core: &C) -> Result<Turn<T>> {
-        let epoch = self.meet.epoch(core).await?;
+        let arrivals = self.meet.signals().at(0)?;
+        let epoch = core.recall(arrivals).await?.wrapping_add(1);
         Ok(Turn {
             slot: self.scratch.half(epoch),
-            meet: self.meet,
+            arrivals,
             epoch,
         })
     }
@@ -198,28 +202,37 @@ impl<T: Element> Team<T> {
 pub(crate) struct Turn<T> {
     /// My half of the scratch for this operation.
     pub(crate) slot: Shared<T>,
-    meet: Barrier,
+    /// My counter of the barrier: the barrier's own steps, one by one, since here a call more is felt.
+    arrivals: Signal,
     epoch: i32,
 }
 
 impl<T: Element> Turn<T> {
     /// Says that what I staged is ready. Once per operation.
-    pub(crate) async fn arrive<C: Core>(&self, core: &C) -> Result<()> {
-        self.meet.arrive(core, self.epoch).await
+    #[inline(always)]
+    pub(crate) fn arrive<C: Core>(&self, core: &C) -> impl Future<Output = Result<()>> {
+        core.notify(self.arrivals, Notify::Set(self.epoch))
     }
 
     /// Waits until `peer` has arrived. An operation must wait for everybody before it ends (TEAM-4).
+    #[inline(always)]
     pub(crate) async fn wait_for<C: Core>(&self, core: &C, peer: Rank) -> Result<()> {
-        if peer != self.meet.rank() {
-            let arrivals = self.meet.signals().at(0)?.on(peer)?;
-            core.wait(arrivals, Compare::Ge, self.epoch).await?;
+        if peer != self.arrivals.holder() {
+            core.wait(self.arrivals.on(peer)?, Compare::Ge, self.epoch)
+                .await?;
         }
         Ok(())
     }
 
     /// Arrives and waits for everybody.
+    #[inline(always)]
     pub(crate) async fn meet<C: Core>(&self, core: &C) -> Result<()> {
         self.arrive(core).await?;
-        self.meet.wait(core, self.epoch).await
+        let (me, ranks) = (self.arrivals.holder().0, self.arrivals.ranks());
+        for peer in (me + 1..ranks).chain(0..me) {
+            core.wait(self.arrivals.on(Rank(peer))?, Compare::Ge, self.epoch)
+                .await?;
+        }
+        Ok(())
     }
 }

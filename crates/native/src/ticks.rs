@@ -37,6 +37,7 @@ pub fn ns_per_tick() -> f64 {
 
 /// Whether the counter runs at one rate, on all cores, whatever they do.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
 fn counter_is_constant() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {

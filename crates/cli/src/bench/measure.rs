@@ -288,6 +288,14 @@ impl<T: Element> Target<T> for Data<T> {
     }
 }
 
+/// The root of call `i`.
+fn root_of(roots: Roots, i: usize, ranks: u32) -> u32 {
+    match roots {
+        Roots::One(root) => root,
+        Roots::All | Roots::Rotate => u32::try_from(i % ranks as usize).unwrap_or(0),
+    }
+}
+
 /// A question with its data.
 #[derive(Debug)]
 struct Case<'a, T> {
@@ -301,15 +309,11 @@ struct Case<'a, T> {
 impl<T: Element> Case<'_, T> {
     /// The root of call `i`.
     fn root(&self, i: usize) -> u32 {
-        match self.question.root {
-            Roots::One(root) => root,
-            Roots::All | Roots::Rotate => u32::try_from(i % self.comm.size() as usize).unwrap_or(0),
-        }
+        root_of(self.question.root, i, self.comm.size())
     }
 
     #[inline]
     fn call(&mut self, i: usize) -> Result<()> {
-        let root = self.root(i);
         let Question {
             collective,
             op,
@@ -317,6 +321,8 @@ impl<T: Element> Case<'_, T> {
             ..
         } = self.question;
         let (comm, send, recv) = (self.comm, &self.send, &mut self.recv);
+        // Only where there is one: the division is felt beside the least of calls.
+        let root = || root_of(self.question.root, i, comm.size());
         match collective {
             Collective::AllReduce => match (self.in_place, algorithm) {
                 (true, Some(algorithm)) => comm.all_reduce_with(recv, op, algorithm),
@@ -325,11 +331,11 @@ impl<T: Element> Case<'_, T> {
             },
             Collective::AllGather => comm.all_gather(send, recv),
             Collective::ReduceScatter => comm.reduce_scatter(send, recv, op),
-            Collective::Broadcast => comm.broadcast(recv, root),
-            Collective::Reduce => comm.reduce(recv, op, root),
+            Collective::Broadcast => comm.broadcast(recv, root()),
+            Collective::Reduce => comm.reduce(recv, op, root()),
             Collective::AllToAll => comm.all_to_all(send, recv),
-            Collective::Gather => comm.gather(send, recv, root),
-            Collective::Scatter => comm.scatter(send, recv, root),
+            Collective::Gather => comm.gather(send, recv, root()),
+            Collective::Scatter => comm.scatter(send, recv, root()),
             Collective::Barrier => comm.barrier(),
         }
     }

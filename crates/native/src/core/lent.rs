@@ -103,9 +103,9 @@ pub(super) fn must_be_copied(span: &Span) -> bool {
 /// Copies a resolved source, however it was lent.
 ///
 /// # Safety
-/// As [`arith::copy`], but that `from` may come from a `&` if `src` says so.
-pub(super) unsafe fn copy(to: *mut u8, src: &Span, from: *const u8, bytes: usize) {
-    if !must_be_copied(src) {
+/// As [`arith::copy`], but that `from` may come from a `&` if it is to be copied first.
+pub(super) unsafe fn copy(to: *mut u8, copied: bool, from: *const u8, bytes: usize) {
+    if !copied {
         // SAFETY: the caller's promises.
         return unsafe { arith::copy(to, from, bytes) };
     }

@@ -10,7 +10,7 @@ use crate::activity::{Activity, Doing};
 use crate::arith;
 use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached, Layout};
-use lent::{Lent, Source};
+use lent::{Held, Lent, Source};
 use ringwork_isa::{
     Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, ErrorKind, Fingerprint, MAX_RANKS, Notify,
     Rank, ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
@@ -182,8 +182,7 @@ impl NativeCore {
     fn say(&self, doing: Doing, at: At) {
         if let Some(activity) = &self.activity {
             activity.say(doing, at);
-        }
-        if let Some(beats) = &self.beats {
+        } else if let Some(beats) = &self.beats {
             beats.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -196,6 +195,10 @@ impl NativeCore {
 
     #[inline(always)]
     fn segment(&self, id: Segment) -> Option<&Attached> {
+        // Most cores have a few, and then looking at each is faster.
+        if let Some((_, found)) = self.segments.iter().take(4).find(|(known, _)| *known == id) {
+            return Some(found);
+        }
         match self.segments.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(at) => Some(&self.segments[at].1),
             Err(_) if id == SCRATCH => self.scratch.get().map(|scratch| &**scratch),
@@ -228,20 +231,31 @@ impl NativeCore {
             .ok_or_else(|| not_mapped(signal.segment(), signal.offset().map(|start| start..start), at))
     }
 
-    fn copy_now(&self, dst: Span, src: Span, at: At) -> Result<()> {
-        self.say(Doing::Copy, at);
+    /// What `copy` needs, found when the instruction is issued.
+    #[inline(always)]
+    fn moving(&self, dst: &Span, src: &Span, at: At) -> Result<Moving> {
         check_length("the source", src.len, dst.len, at)?;
+        Ok(Moving {
+            to: self.hold(dst, true, at)?,
+            from: self.hold(src, false, at)?,
+            bytes: span_bytes(dst),
+            copied: lent::must_be_copied(src),
+        })
+    }
+
+    fn copy_now(&self, moving: &Moving, at: At) -> Result<()> {
+        self.say(Doing::Copy, at);
         let (to, from) = (
-            self.resolve(&dst, true, at)?,
-            self.resolve(&src, false, at)?.cast_const(),
+            self.held(moving.to, at)?,
+            self.held(moving.from, at)?.cast_const(),
         );
-        let bytes = span_bytes(&dst);
+        let bytes = moving.bytes;
         if check_overlap(to, from, bytes, 0, at)? || bytes == 0 {
             return Ok(());
         }
         // SAFETY: both were resolved to `bytes` bytes of attached segments, which live as long as self, and
         // do not overlap. Other processes may write them meanwhile: see `arith`.
-        unsafe { lent::copy(to, &src, from, bytes) };
+        unsafe { lent::copy(to, moving.copied, from, bytes) };
         Ok(())
     }
 
@@ -287,7 +301,14 @@ impl NativeCore {
         let from = self.resolve(&src, false, at)?;
         let mut values = vec![T::zeroed(); dst_len(&src)];
         // SAFETY: resolved as in `copy_now`; `values` is private and as long, and any bytes are a valid T.
-        unsafe { lent::copy(values.as_mut_ptr().cast(), &src, from, span_bytes(&src)) };
+        unsafe {
+            lent::copy(
+                values.as_mut_ptr().cast(),
+                lent::must_be_copied(&src),
+                from,
+                span_bytes(&src),
+            )
+        };
         Ok(Tile::new(values))
     }
 
@@ -490,6 +511,16 @@ impl NativeCore {
     }
 }
 
+/// What it takes to copy: see `notify` for why it is found early and kept in words.
+#[derive(Clone, Copy, Debug)]
+struct Moving {
+    to: Held,
+    from: Held,
+    bytes: usize,
+    /// Whether `from` must be copied by way of private memory.
+    copied: bool,
+}
+
 /// A signal, found: its cell, and what to call it when it does not come.
 #[derive(Clone, Copy, Debug)]
 struct Awaited<'a> {
@@ -591,16 +622,19 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
+    #[inline(always)]
     fn copy<T: Element>(
         &self,
         dst: Region<T, impl CanWrite>,
         src: Region<T, impl CanRead>,
     ) -> impl Future<Output = Result<()>> {
         let at = Location::caller();
-        async move { self.copy_now(dst.span(), src.span(), at) }
+        let moving = self.moving(&dst.span(), &src.span(), at);
+        async move { self.copy_now(moving.as_ref().map_err(Clone::clone)?, at) }
     }
 
     #[track_caller]
+    #[inline(always)]
     fn reduce<T: Element>(
         &self,
         dst: Region<T, impl CanWrite>,
@@ -678,7 +712,7 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = Location::caller();
-        let folding = self.folding::<T>((&dst.span(), &mine.span()), &packets, &raised, epoch, at);
+        let folding = self.folding((&dst.span(), &mine.span()), &packets, &raised, epoch, at);
         async move { self.fold::<T>(folding.as_ref().map_err(Clone::clone)?, op, &raised, at) }
     }
 

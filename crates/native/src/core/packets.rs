@@ -60,13 +60,17 @@ impl Line {
         self.word(PACKET_WORDS - 1)
     }
 
-    /// Writes the payload, word by word from registers: through memory, a word that was just put together of
-    /// bytes must wait until all stores before it are done, those to lines of other cores included.
+    /// Writes the payload, from registers: through memory, a word that was just put together of bytes must wait until
+    /// all stores before it are done, those to lines of other cores included.
     ///
     /// # Safety
     /// `from` is valid for reading `len` bytes, at most a payload.
     #[inline]
     unsafe fn fill(&self, from: *const u8, len: usize) {
+        if len == PAYLOAD_BYTES {
+            // SAFETY: a payload each, by the caller and by `Lines::at`.
+            return unsafe { copy_payload(self.0, from) };
+        }
         for word in 0..len / 8 {
             // SAFETY: inside the `len` bytes; of any alignment.
             let value = unsafe { from.add(word * 8).cast::<u64>().read_unaligned() };
@@ -89,6 +93,10 @@ impl Line {
     /// `to` is valid for writing `len` bytes, at most a payload.
     #[inline]
     unsafe fn drain(&self, to: *mut u8, len: usize) {
+        if len == PAYLOAD_BYTES {
+            // SAFETY: a payload each, by the caller and by `Lines::at`.
+            return unsafe { copy_payload(to, self.0) };
+        }
         for word in 0..len / 8 {
             let value = self.word(word).load(Ordering::Relaxed);
             // SAFETY: inside the `len` bytes; of any alignment.
@@ -103,6 +111,34 @@ impl Line {
             }
         }
     }
+}
+
+/// Copies a payload, in or out. As everywhere in `arith`, what is shared is reached by vector loads and stores, and
+/// is only ever data; every processor of this kind has these.
+///
+/// # Safety
+/// Both are valid for a payload's bytes, and do not overlap.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+unsafe fn copy_payload(to: *mut u8, from: *const u8) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
+    const { assert!(PAYLOAD_BYTES == 3 * 16 + 8) };
+    // SAFETY: 3 * 16 + 8 bytes of each, of any alignment; the caller's promise.
+    unsafe {
+        let parts = [0, 16, 32].map(|at| _mm_loadu_si128(from.add(at).cast::<__m128i>()));
+        let last = from.add(48).cast::<u64>().read_unaligned();
+        for (part, at) in parts.into_iter().zip([0, 16, 32]) {
+            _mm_storeu_si128(to.add(at).cast::<__m128i>(), part);
+        }
+        to.add(48).cast::<u64>().write_unaligned(last);
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline(always)]
+unsafe fn copy_payload(to: *mut u8, from: *const u8) {
+    // SAFETY: the caller's promise, unchanged.
+    unsafe { arith::copy(to, from, PAYLOAD_BYTES) }
 }
 
 /// The packets of one rank for one piece of data.
@@ -246,7 +282,7 @@ impl NativeCore {
 
     /// What `fold` needs, found when the instruction is issued.
     #[inline(always)]
-    pub(super) fn folding<T: Element>(
+    pub(super) fn folding(
         &self,
         (dst, mine): (&Span, &Span),
         packets: &Shared<i64>,
@@ -300,6 +336,9 @@ impl NativeCore {
         } = *folding;
         let (to, from) = (self.held(folding.to, at)?, self.held(folding.from, at)?);
         super::check_overlap(to, from, bytes, me.0 as usize, at)?;
+        if bytes == 0 {
+            return Ok(());
+        }
         // SAFETY: it was resolved to `bytes` bytes.
         let (from, _kept) = unsafe { Source::copied_if(folding.copied, from, bytes) };
         let mut sources = [std::ptr::null(); MAX_RANKS as usize];
