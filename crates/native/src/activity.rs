@@ -77,6 +77,14 @@ impl Activity {
         self.store(doing, line);
     }
 
+    /// Says that what was said last goes on.
+    pub(crate) fn again(&self) {
+        self.count.set(self.count.get() + 1);
+        if let Some(word) = self.memory.word(self.base + COUNT_AT) {
+            word.store(self.count.get(), Ordering::Release);
+        }
+    }
+
     /// Says that no task runs.
     pub(crate) fn rest(&self) {
         self.store(Doing::Idle, 0);

@@ -9,17 +9,22 @@ mod packets;
 use crate::activity::{Activity, Doing};
 use crate::arith;
 use crate::cell::{Cell, Ended, Looking, Patience};
-use crate::segment::{Alarm, Attached};
+use crate::segment::{Alarm, Attached, Layout};
 use lent::{Held, Lent, Source};
 use ringwork_isa::{
     Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, ErrorKind, Fingerprint, MAX_RANKS, Notify,
     Rank, ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
 };
+use std::cell::OnceCell;
 use std::future::Future;
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+
+/// The segment of [`NativeCore::scratch`].
+pub const SCRATCH: Segment = Segment(u32::MAX - 2);
 
 type At = &'static Location<'static>;
 
@@ -36,6 +41,10 @@ pub struct NativeCore {
     patience: Patience,
     wait_limit: Duration,
     activity: Option<Activity>,
+    /// Counts instructions for whoever runs this core beside its own.
+    beats: Option<Arc<AtomicU64>>,
+    /// What the intermediates of graphs built here lie in.
+    scratch: OnceCell<Arc<Attached>>,
     lent: Lent,
     /// The collective call under way, and the same as it lies in shared memory.
     call: std::cell::Cell<Option<(Fingerprint, [u64; 2])>>,
@@ -65,6 +74,8 @@ impl NativeCore {
             patience,
             wait_limit: limit,
             activity: None,
+            beats: None,
+            scratch: OnceCell::new(),
             lent: Lent::default(),
             call: std::cell::Cell::new(None),
             calls: None,
@@ -77,6 +88,50 @@ impl NativeCore {
             activity: Some(activity),
             ..self
         }
+    }
+
+    /// Another core of the same chip, for another thread: with the same memory, and a count of the
+    /// instructions it has begun.
+    #[must_use]
+    pub fn sibling(&self) -> (NativeCore, Arc<AtomicU64>) {
+        let beats = Arc::<AtomicU64>::default();
+        let waiting = Waiting {
+            patience: self.patience,
+            limit: self.wait_limit,
+        };
+        let sibling = NativeCore {
+            segments: self.segments.clone(),
+            beats: Some(beats.clone()),
+            scratch: self.scratch.clone(),
+            calls: self.calls,
+            ..NativeCore::new(self.device, waiting)
+        };
+        (sibling, beats)
+    }
+
+    /// Says that this chip makes progress, on a core beside this one.
+    pub fn say_again(&self) {
+        if let Some(activity) = &self.activity {
+            activity.again();
+        }
+    }
+
+    /// Whether cores are free for more threads than this one.
+    #[must_use]
+    pub fn has_free_cores(&self) -> bool {
+        self.patience == Patience::for_sharing(1, 1)
+    }
+
+    /// Memory of this core and its siblings alone, made when it is first asked for; always as large as then.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn scratch(&self, bytes: u64) -> crate::Result<Layout> {
+        if let Some(scratch) = self.scratch.get() {
+            return Ok(scratch.layout());
+        }
+        let made = Arc::new(Attached::on_heap(Layout::private(SCRATCH, bytes)?)?);
+        Ok(self.scratch.get_or_init(|| made).layout())
     }
 
     /// Lets kernels on this core use a segment.
@@ -127,6 +182,8 @@ impl NativeCore {
     fn say(&self, doing: Doing, at: At) {
         if let Some(activity) = &self.activity {
             activity.say(doing, at);
+        } else if let Some(beats) = &self.beats {
+            beats.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -142,8 +199,11 @@ impl NativeCore {
         if let Some((_, found)) = self.segments.iter().take(4).find(|(known, _)| *known == id) {
             return Some(found);
         }
-        let at = self.segments.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        Some(&self.segments[at].1)
+        match self.segments.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => Some(&self.segments[at].1),
+            Err(_) if id == SCRATCH => self.scratch.get().map(|scratch| &**scratch),
+            Err(_) => None,
+        }
     }
 
     #[inline(always)]
