@@ -31,6 +31,7 @@ fn site(error: &Error) -> &Site {
     match error {
         Error::OutOfBounds { site, .. }
         | Error::LengthMismatch { site, .. }
+        | Error::ShapeMismatch { site, .. }
         | Error::NoSuchRank { site, .. }
         | Error::NotMapped { site, .. }
         | Error::Overlap { site, .. }

@@ -1,10 +1,42 @@
 //! The instruction set: what a kernel can do.
 
 use crate::{
-    CanRead, CanWrite, Compare, Device, Element, Notify, ReduceOp, Region, Result, Shared, Signal, Sources,
-    Tile,
+    CanRead, CanWrite, Compare, Device, Dtype, Element, Float, Notify, ReduceOp, Region, Result, Shared,
+    Signal, Sources, Tile, product,
 };
 use std::future::Future;
+
+/// What computing costs a core: which of its engines does it, and how much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Arithmetic on this many elements, one after the other through the vector engine.
+    Vector {
+        /// How many.
+        elements: u64,
+        /// Their type.
+        dtype: Dtype,
+    },
+    /// A matrix product, m x k by k x n, in the matrix engine.
+    Matrix {
+        /// Rows of the left factor.
+        m: u64,
+        /// Columns of the left factor, rows of the right.
+        k: u64,
+        /// Columns of the right factor.
+        n: u64,
+        /// Type of the factors.
+        dtype: Dtype,
+    },
+}
+
+impl Work {
+    fn on<T: Element>(tile: &Tile<T>) -> Work {
+        Work::Vector {
+            elements: tile.len() as u64,
+            dtype: T::DTYPE,
+        }
+    }
+}
 
 /// What a kernel runs on.
 ///
@@ -65,13 +97,116 @@ pub trait Core {
         tile: &Tile<T>,
     ) -> impl Future<Output = Result<()>>;
 
-    /// Adds two tiles (TADD), rounding once per element. Touches no memory.
+    /// Keeps an engine of this core busy for as long as `work` takes, and computes nothing.
+    ///
+    /// What every instruction on tiles spends; for a kernel that stands for one whose values nobody needs,
+    /// an instruction of its own. On platforms with a real clock it is over at once.
     #[track_caller]
-    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>>;
+    fn spend(&self, work: Work) -> impl Future<Output = Result<()>>;
 
-    /// Multiplies two tiles element by element (TMUL), rounding once per element. Touches no memory.
+    /// Adds two tiles element by element (TADD).
+    ///
+    /// As all arithmetic on tiles it touches no memory, rounds once per element, and gives the same bits on
+    /// every platform. `b` has the shape of `a`; or one row, which is added to every row; or one column,
+    /// which is added to every column. So for all that take two tiles.
     #[track_caller]
-    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>>;
+    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.combine(b, ReduceOp::Sum))
+    }
+
+    /// Multiplies two tiles element by element (TMUL).
+    #[track_caller]
+    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.combine(b, ReduceOp::Prod))
+    }
+
+    /// The larger of two elements (TMAX); NaN wins.
+    #[track_caller]
+    fn max<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.combine(b, ReduceOp::Max))
+    }
+
+    /// Subtracts `b` from `a` element by element (TSUB).
+    #[track_caller]
+    fn sub<T: Float>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.subtract(b))
+    }
+
+    /// Divides `a` by `b` element by element (TDIV).
+    #[track_caller]
+    fn div<T: Float>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.divide(b))
+    }
+
+    /// `factor * x + offset` of every element (TMULS, TADDS).
+    #[track_caller]
+    fn scale<T: Float>(
+        &self,
+        x: &Tile<T>,
+        factor: f64,
+        offset: f64,
+    ) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(x)), Ok(x.scale(factor, offset)))
+    }
+
+    /// `e` to the power of every element (TEXP). See [`Float::exponential`] for how exact it is.
+    #[track_caller]
+    fn exp<T: Float>(&self, x: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(x)), Ok(x.exp()))
+    }
+
+    /// The largest element of each row (TROWMAX), as one column; NaN wins.
+    #[track_caller]
+    fn row_max<T: Element>(&self, x: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(x)), Ok(x.reduce_rows(ReduceOp::Max)))
+    }
+
+    /// The sum of each row (TROWSUM), as one column: in the order of the columns, wide, rounded once.
+    #[track_caller]
+    fn row_sum<T: Element>(&self, x: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(x)), Ok(x.reduce_rows(ReduceOp::Sum)))
+    }
+
+    /// The same numbers as another type (TCVT). See [`Tile::cast`] for how they are rounded.
+    #[track_caller]
+    fn cast<T: Element, U: Element>(&self, x: &Tile<T>) -> impl Future<Output = Result<Tile<U>>> {
+        let larger = if U::DTYPE.bytes() > T::DTYPE.bytes() {
+            U::DTYPE
+        } else {
+            T::DTYPE
+        };
+        let work = Work::Vector {
+            elements: x.len() as u64,
+            dtype: larger,
+        };
+        spent(self.spend(work), Ok(x.cast()))
+    }
+
+    /// The matrix product `a b` (TMATMUL): m x k by k x n.
+    ///
+    /// The result is in the accumulator's type, f32 for the 16-bit floats; [`cast`](Core::cast) rounds it.
+    /// Each element is summed in the order of k, every product and sum rounded to the accumulator's type and
+    /// never fused: the same bits on every platform. Touches no memory.
+    #[track_caller]
+    fn matmul<T: Float>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T::Wide>>> {
+        self.matmul_add(Tile::zeros(a.rows(), b.columns()), a, b)
+    }
+
+    /// Adds the matrix product `a b` to `acc` (TMATMUL_ACC). As [`matmul`](Core::matmul), beginning with
+    /// `acc`: so a product may be cut along k into as many instructions as its tiles need, and has the same
+    /// bits.
+    #[track_caller]
+    fn matmul_add<T: Float>(
+        &self,
+        acc: Tile<T::Wide>,
+        a: &Tile<T>,
+        b: &Tile<T>,
+    ) -> impl Future<Output = Result<Tile<T::Wide>>> {
+        spent(
+            self.spend(matrix_work(a, b)),
+            Tile::add_product(acc, a, b, product::<T>),
+        )
+    }
 
     /// Writes a region as packets into a window: payload and flag in one cache line.
     ///
@@ -143,4 +278,22 @@ pub trait Core {
         let value = self.peek(signal);
         async move { Ok(compare.holds(value.await?, operand)) }
     }
+}
+
+/// What [`Core::matmul_add`] of these spends.
+#[must_use]
+pub fn matrix_work<T: Element>(a: &Tile<T>, b: &Tile<T>) -> Work {
+    Work::Matrix {
+        m: a.rows() as u64,
+        k: a.columns() as u64,
+        n: b.columns() as u64,
+        dtype: T::DTYPE,
+    }
+}
+
+/// A result, once what it costs was spent; a refused one costs nothing.
+async fn spent<T>(spending: impl Future<Output = Result<()>>, result: Result<T>) -> Result<T> {
+    let value = result?;
+    spending.await?;
+    Ok(value)
 }

@@ -101,6 +101,18 @@ pub enum Error {
         /// The kernel's line.
         site: Site,
     },
+    /// A tile has another shape than an instruction needs.
+    #[error("{site}: {what} is {}x{} where {}x{} is needed", .got[0], .got[1], .wanted[0], .wanted[1])]
+    ShapeMismatch {
+        /// Which operand.
+        what: Cow<'static, str>,
+        /// Its rows and columns.
+        got: [u64; 2],
+        /// The rows and columns needed.
+        wanted: [u64; 2],
+        /// The kernel's line.
+        site: Site,
+    },
     /// A rank that the domain does not have.
     #[error("{site}: there is no rank {rank} in a domain of {ranks}")]
     NoSuchRank {

@@ -6,9 +6,12 @@ mod core;
 mod dtype;
 mod error;
 mod fingerprint;
+mod float;
+pub mod functions;
 mod ids;
 mod op;
 mod packet;
+mod product;
 mod region;
 mod signal;
 pub mod stepped;
@@ -16,14 +19,16 @@ mod task;
 mod tile;
 
 pub use barrier::Barrier;
-pub use core::Core;
+pub use core::{Core, Work, matrix_work};
 pub use dtype::{Dtype, Element};
 pub use error::{Error, Result, Site, Waited};
 pub use fingerprint::{Fingerprint, Operation};
+pub use float::Float;
 pub use half::{bf16, f16};
 pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};
 pub use op::ReduceOp;
 pub use packet::{PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, pack, packets_for, unpack};
+pub use product::{product, product_in_blocks};
 pub use region::{
     Access, CanRead, CanWrite, In, InOut, OnAll, Out, Read, ReadWrite, Region, Shared, Sources, Span, Window,
     Write, part_range,

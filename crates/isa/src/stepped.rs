@@ -5,8 +5,8 @@
 //! until its engine has an answer, so one thread can run thousands of chips in any order it likes.
 
 use crate::{
-    CanRead, CanWrite, Compare, Core, Device, Dtype, Element, Error, Notify, PACKET_WORDS, Rank, ReduceOp,
-    Region, Result, Shared, Signal, Sources, Span, Tile, pack, packets_for, unpack,
+    CanRead, CanWrite, Compare, Core, Device, Element, Error, Notify, PACKET_WORDS, Rank, ReduceOp, Region,
+    Result, Shared, Signal, Sources, Span, Tile, Work, pack, packets_for, unpack,
 };
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -44,13 +44,8 @@ pub enum Instruction {
         /// The tile's bytes; `None` if it is hollow.
         bytes: Option<Vec<u8>>,
     },
-    /// Arithmetic on tiles, whose values the core has computed already: only the time is asked for.
-    Vector {
-        /// Elements of the result.
-        elements: u64,
-        /// Their type.
-        dtype: Dtype,
-    },
+    /// [`Core::spend`]: arithmetic whose values the core has computed already; only the time is asked for.
+    Spend(Work),
     /// [`Core::notify`].
     Notify {
         /// Which signal.
@@ -128,20 +123,6 @@ impl SteppedCore {
     ) -> impl Future<Output = Result<Answer>> {
         self.engine.issue(self.id, instruction, at);
         poll_fn(|_| self.engine.answer(self.id))
-    }
-
-    async fn vector<T: Element>(
-        &self,
-        at: &'static Location<'static>,
-        result: Result<Tile<T>>,
-    ) -> Result<Tile<T>> {
-        let tile = result?;
-        let vector = Instruction::Vector {
-            elements: tile.len() as u64,
-            dtype: T::DTYPE,
-        };
-        self.step(at, vector).await?;
-        Ok(tile)
     }
 }
 
@@ -308,13 +289,9 @@ impl Core for SteppedCore {
     }
 
     #[track_caller]
-    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
-        self.vector(Location::caller(), a.combine(b, ReduceOp::Sum))
-    }
-
-    #[track_caller]
-    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
-        self.vector(Location::caller(), a.combine(b, ReduceOp::Prod))
+    fn spend(&self, work: Work) -> impl Future<Output = Result<()>> {
+        let at = Location::caller();
+        async move { self.step(at, Instruction::Spend(work)).await.map(drop) }
     }
 
     #[track_caller]

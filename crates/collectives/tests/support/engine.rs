@@ -316,7 +316,7 @@ impl State {
             }
             Instruction::Load { src } => return Ok(Answer::Bytes(Some(self.read(rank, &src, at)?))),
             Instruction::Store { dst, bytes } => self.write(rank, &dst, &bytes.unwrap(), at)?,
-            Instruction::Vector { .. } => {}
+            Instruction::Spend(_) => {}
             Instruction::Notify { signal, how } => self.notify(rank, &signal, how, at)?,
             Instruction::Wait { signal, .. } | Instruction::Peek { signal } => {
                 let cell = &self.cells[self.cell(&signal)];

@@ -12,8 +12,8 @@ use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached};
 use lent::{Lent, Source};
 use ringwork_isa::{
-    Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, Fingerprint, MAX_RANKS, Notify, Rank,
-    ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
+    Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, Fingerprint, Float, MAX_RANKS, Notify,
+    Rank, ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited, Work,
 };
 use std::future::Future;
 use std::panic::Location;
@@ -192,7 +192,10 @@ impl NativeCore {
         self.say(Doing::Reduce, at);
         let count = sources.count();
         if count == 0 || count > MAX_RANKS as usize {
-            let message = format!("a reduction takes 1 to {MAX_RANKS} sources, not {count}");
+            let message = match count {
+                0 => "a reduction needs at least one source".to_owned(),
+                _ => format!("a reduction takes at most {MAX_RANKS} sources, not {count}"),
+            };
             return Err(Error::Failed {
                 message,
                 site: at.into(),
@@ -502,17 +505,27 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
-    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+    fn spend(&self, work: Work) -> impl Future<Output = Result<()>> {
         let at = Location::caller();
-        self.say(Doing::Vector, at);
-        std::future::ready(a.combine(b, ReduceOp::Sum))
+        async move {
+            let doing = match work {
+                Work::Vector { .. } => Doing::Vector,
+                Work::Matrix { .. } => Doing::Matmul,
+            };
+            self.say(doing, at);
+            Ok(())
+        }
     }
 
     #[track_caller]
-    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
-        let at = Location::caller();
-        self.say(Doing::Vector, at);
-        std::future::ready(a.combine(b, ReduceOp::Prod))
+    fn matmul_add<T: Float>(
+        &self,
+        acc: Tile<T::Wide>,
+        a: &Tile<T>,
+        b: &Tile<T>,
+    ) -> impl Future<Output = Result<Tile<T::Wide>>> {
+        self.say(Doing::Matmul, Location::caller());
+        std::future::ready(Tile::add_product(acc, a, b, arith::product::<T>))
     }
 
     #[track_caller]

@@ -117,11 +117,7 @@ impl Core for SmallCore {
         ready(Ok(()))
     }
 
-    fn add<T: Element>(&self, _: &Tile<T>, _: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
-        unused()
-    }
-
-    fn mul<T: Element>(&self, _: &Tile<T>, _: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+    fn spend(&self, _: Work) -> impl Future<Output = Result<()>> {
         unused()
     }
 

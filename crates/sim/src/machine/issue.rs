@@ -9,7 +9,8 @@
 //! - **A notification follows** its core's earlier transfers: it is on the same FIFO links behind those to
 //!   the same chip, and is not seen before those to other chips have arrived either. That costs no
 //!   acknowledgement.
-//! - **Loads, reductions and vector arithmetic** keep the core until they are done.
+//! - **Loads, reductions and arithmetic** keep the core until they are done. Kernels on the same rank share
+//!   its vector and its matrix engine.
 //! - **Resources are charged when they are granted**: a queued transfer enters its first link when an
 //!   engine takes it, not when it was issued.
 //! - Data moves at issue. A program without races cannot tell.
@@ -52,8 +53,8 @@ impl State {
             Instruction::Reduce { dst, sources, op } => self.reduce(core, dst, sources, *op),
             Instruction::Load { src } => self.load(core, src),
             Instruction::Store { dst, bytes } => self.store(core, dst, bytes.as_deref()),
-            Instruction::Vector { elements, dtype } => {
-                let end = self.vector(core, self.now(), elements.saturating_mul(dtype.bytes() as u64));
+            Instruction::Spend(work) => {
+                let end = self.compute(core, *work);
                 self.reply(core, end, Reply::Done);
                 Ok(true)
             }

@@ -166,6 +166,9 @@ pub(crate) struct Engines {
     pub(crate) last_link: (u32, u32),
     pub(crate) vector: Rate,
     pub(crate) vector_free_ps: Ps,
+    /// How fast this rank computes, 1 being what its chip says.
+    pub(crate) speed: f64,
+    pub(crate) matrix_free_ps: Ps,
     /// When each DMA engine is free; empty if there is no limit.
     pub(crate) dma_free_ps: Vec<Ps>,
     pub(crate) queue: VecDeque<Queued>,
@@ -227,6 +230,8 @@ impl State {
                 .vector
                 .scaled(topology.speed.get(&rank).copied().unwrap_or(1.0)),
             vector_free_ps: 0,
+            speed: topology.speed.get(&rank).copied().unwrap_or(1.0),
+            matrix_free_ps: 0,
             dma_free_ps: match topology.chip.dma.engines {
                 u32::MAX => Vec::new(),
                 engines => vec![0; engines as usize],

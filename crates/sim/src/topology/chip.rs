@@ -3,6 +3,7 @@
 use super::error::{Problem, TopologyError};
 use super::units;
 use super::yaml::{Reader, Table};
+use crate::compute::Systolic;
 use crate::time::{Ps, Rate};
 
 /// One memory of a chip.
@@ -53,6 +54,9 @@ pub struct Chip {
     pub vector: Rate,
     /// Operations a second of the matrix engine.
     pub matrix: Rate,
+    /// The matrix engine as an array of cells and its clock, if it is described so: then it takes the cycles
+    /// of its folds, where these are more than `matrix` allows.
+    pub array: Option<(Systolic, Rate)>,
     /// From submission of a task to its first instruction.
     pub launch_ps: Ps,
     /// Bytes of a signal on the wire.
@@ -72,6 +76,7 @@ impl Default for Chip {
             },
             vector: Rate::UNLIMITED,
             matrix: Rate::UNLIMITED,
+            array: None,
             launch_ps: 0,
             signal_bytes: 0,
             queues: None,
@@ -79,7 +84,9 @@ impl Default for Chip {
     }
 }
 
-const CHIP_KEYS: [&str; 7] = ["memory", "dma", "vector", "matrix", "launch", "signal", "queues"];
+const CHIP_KEYS: [&str; 8] = [
+    "memory", "dma", "vector", "matrix", "array", "launch", "signal", "queues",
+];
 
 /// Reads the table `chip`.
 pub(crate) fn read(reader: &Reader<'_>) -> Result<Chip, TopologyError> {
@@ -108,6 +115,16 @@ pub(crate) fn read(reader: &Reader<'_>) -> Result<Chip, TopologyError> {
     }
     if let Some(matrix) = table.get("matrix") {
         chip.matrix = matrix.unit(units::flops)?;
+    }
+    if let Some(array) = table.get("array") {
+        let array = array.table(&["rows", "columns", "clock"])?;
+        let side = |key: &'static str| Ok(u64::from(array.need(key, "128")?.count(1, 1 << 16)?));
+        let systolic = Systolic {
+            rows: side("rows")?,
+            columns: side("columns")?,
+        };
+        let clock = array.need("clock", "1 GHz")?.unit(units::frequency)?;
+        chip.array = Some((systolic, clock));
     }
     if let Some(launch) = table.get("launch") {
         chip.launch_ps = launch.unit(units::duration)?;
