@@ -16,7 +16,7 @@ const PANEL_ROWS: usize = 256;
 ///
 /// Does nothing if a slice is shorter than its shape says.
 pub fn product<T: Float>(c: &mut [T::Wide], a: &[T], b: &[T], shape: [usize; 3]) {
-    product_in_blocks::<T, 4, 8>(c, a, b, shape);
+    product_in_blocks::<T, 1, 32>(c, a, b, shape);
 }
 
 /// [`product()`] in blocks of `ROWS` x `LANES`, to be inlined where the processor's instructions are enabled.
@@ -68,9 +68,31 @@ fn block<T: Float, const ROWS: usize, const LANES: usize>(
     a: [&[T::Wide]; ROWS],
     panel: &[[T::Wide; LANES]],
 ) {
+    if lanes == LANES {
+        return full_block::<T, ROWS, LANES>(c, n, a, panel);
+    }
+    // A ragged edge, in a block of its own.
+    let mut whole = vec![T::wide(0.0); ROWS * LANES];
+    for r in 0..ROWS {
+        whole[r * LANES..r * LANES + lanes].copy_from_slice(&c[r * n..r * n + lanes]);
+    }
+    full_block::<T, ROWS, LANES>(&mut whole, LANES, a, panel);
+    for r in 0..ROWS {
+        c[r * n..r * n + lanes].copy_from_slice(&whole[r * LANES..r * LANES + lanes]);
+    }
+}
+
+/// [`block`] of all lanes. Every length here is a constant, which is what lets sums stay in registers.
+#[inline(always)]
+fn full_block<T: Float, const ROWS: usize, const LANES: usize>(
+    c: &mut [T::Wide],
+    n: usize,
+    a: [&[T::Wide]; ROWS],
+    panel: &[[T::Wide; LANES]],
+) {
     let mut sums = [[T::wide(0.0); LANES]; ROWS];
     for (r, sums) in sums.iter_mut().enumerate() {
-        sums[..lanes].copy_from_slice(&c[r * n..r * n + lanes]);
+        sums.copy_from_slice(&c[r * n..r * n + LANES]);
     }
     for (step, line) in panel.iter().enumerate() {
         for (sums, a) in sums.iter_mut().zip(&a) {
@@ -82,7 +104,7 @@ fn block<T: Float, const ROWS: usize, const LANES: usize>(
         }
     }
     for (r, sums) in sums.iter().enumerate() {
-        c[r * n..r * n + lanes].copy_from_slice(&sums[..lanes]);
+        c[r * n..r * n + LANES].copy_from_slice(sums);
     }
 }
 

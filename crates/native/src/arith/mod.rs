@@ -70,7 +70,7 @@ mod vector;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use product::product;
+pub use product::product;
 
 use ringwork_isa::{Dtype, ReduceOp};
 use std::sync::OnceLock;

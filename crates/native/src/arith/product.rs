@@ -7,7 +7,7 @@ use super::Isa;
 use ringwork_isa::{Float, product_in_blocks};
 
 /// As [`ringwork_isa::product`], at the fastest level of this processor.
-pub(crate) fn product<T: Float>(c: &mut [T::Wide], a: &[T], b: &[T], shape: [usize; 3]) {
+pub fn product<T: Float>(c: &mut [T::Wide], a: &[T], b: &[T], shape: [usize; 3]) {
     match Isa::best() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `best` is available (ARITH-1).
@@ -16,15 +16,15 @@ pub(crate) fn product<T: Float>(c: &mut [T::Wide], a: &[T], b: &[T], shape: [usi
         // SAFETY: `best` is available (ARITH-1).
         Isa::Avx2 => unsafe { avx2(c, a, b, shape) },
         // NEON is part of every aarch64, as SSE2 is of every x86-64: the compiler uses them anyway.
-        _ => product_in_blocks::<T, 4, 8>(c, a, b, shape),
+        _ => ringwork_isa::product(c, a, b, shape),
     }
 }
 
-/// Blocks of 8 x 32: sixteen of the 32 registers hold sums of f32.
+/// Blocks of 8 x 16: eight registers hold sums of f32, sixteen of f64.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn avx512<T: Float>(c: &mut [T::Wide], a: &[T], b: &[T], shape: [usize; 3]) {
-    product_in_blocks::<T, 8, 32>(c, a, b, shape);
+    product_in_blocks::<T, 8, 16>(c, a, b, shape);
 }
 
 /// Blocks of 6 x 16: twelve of the 16 registers hold sums of f32.
