@@ -17,6 +17,8 @@ pub mod compute;
 pub mod data;
 #[doc(hidden)]
 pub mod order;
+#[doc(hidden)]
+pub mod queues;
 mod refused;
 #[doc(hidden)]
 pub mod signals;
@@ -60,9 +62,9 @@ pub trait Machine: Sized {
 }
 
 /// Signal cells of each rank.
-pub const SIGNALS: u32 = 4;
+pub const SIGNALS: u32 = 20;
 /// Bytes of data of each rank.
-pub const DATA_BYTES: u64 = 4096 - SIGNALS as u64 * SIGNAL_STRIDE_BYTES;
+pub const DATA_BYTES: u64 = 8192 - SIGNALS as u64 * SIGNAL_STRIDE_BYTES;
 
 /// Where the windows of a domain are, for making handles.
 #[derive(Clone, Copy, Debug)]
@@ -151,6 +153,9 @@ macro_rules! suite {
             a_wait_that_is_satisfied_succeeds_despite_the_alarm,
             the_first_alarm_stays,
         );
+        $crate::suite!($machine; queues:
+            a_full_queue_names_the_reader_that_stopped,
+        );
     };
     ($machine:ty, simulated) => {
         $crate::suite!($machine; data:
@@ -188,6 +193,14 @@ macro_rules! suite {
             one_barrier_and_two_halves_are_enough_for_any_number_of_rounds,
             one_signal_wakes_every_rank_that_waits_for_it,
             packets_carry_any_length_and_reduce_in_rank_order,
+        );
+        $crate::suite!($machine; queues:
+            messages_go_both_ways_around_a_ring_in_order,
+            a_sender_waits_for_a_slot_and_overtakes_nobody,
+            asynchronous_messages_keep_their_numbers_in_whatever_order_they_are_joined,
+            a_message_publishes_what_its_sender_did_before,
+            messages_and_ports_that_do_not_fit_are_refused,
+            a_copy_that_was_joined_is_there_and_can_be_published,
         );
     };
     ($machine:ty; $module:ident: $($name:ident,)*) => {$(

@@ -1,8 +1,8 @@
 //! The instruction set: what a kernel can do.
 
 use crate::{
-    CanRead, CanWrite, Compare, Device, Dtype, Element, Float, Notify, ReduceOp, Region, Result, Shared,
-    Signal, Sources, Tile, product,
+    Attribution, CanRead, CanWrite, Compare, Copying, Device, Dtype, Element, Float, Notify, Pending, Port,
+    Receiving, ReduceOp, Region, Result, Sending, Shared, Signal, Sources, Ticket, Tile, product,
 };
 use std::future::Future;
 
@@ -56,9 +56,12 @@ impl Work {
 ///
 /// Every instruction checks its operands before it does anything: a refused one has written nothing.
 /// Every error names the line of the kernel that issued the instruction.
-pub trait Core {
+pub trait Core: Sized {
     /// The chip this core belongs to.
     fn device(&self) -> Device;
+
+    /// Whose lines this core's instructions are. For functions made of several.
+    fn attribution(&self) -> &Attribution;
 
     /// Copies `src` to `dst`; either may be local or remote (TPUT, TGET).
     ///
@@ -70,6 +73,35 @@ pub trait Core {
         dst: Region<T, impl CanWrite>,
         src: Region<T, impl CanRead>,
     ) -> impl Future<Output = Result<()>>;
+
+    /// Begins a copy, and goes on (TPUT_ASYNC, TGET_ASYNC).
+    ///
+    /// [`join`](Core::join) waits until it is over; before that, neither region may be touched, and no
+    /// [`notify`](Core::notify) publishes it. Where there is an engine for it, it runs beside what the core
+    /// does meanwhile; on `native` it has happened when this returns.
+    #[track_caller]
+    fn copy_async<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        src: Region<T, impl CanRead>,
+    ) -> impl Future<Output = Result<Copying>> {
+        let copy = self.copy(dst, src);
+        async move { copy.await.map(|()| Copying(Ticket(0))) }
+    }
+
+    /// Finishes what [`copy_async`](Core::copy_async), [`send_async`](Core::send_async) or
+    /// [`recv_async`](Core::recv_async) has begun; of a receive, it is the message.
+    ///
+    /// What was copied may be touched afterwards, and is published by a later [`notify`](Core::notify). An
+    /// array of receives is finished together: their slots are read side by side.
+    #[track_caller]
+    fn join<P: Pending>(&self, pending: P) -> impl Future<Output = Result<P::Output>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            pending.finish(self).await
+        }
+    }
 
     /// Combines many regions into one (TREDUCE).
     ///
@@ -206,6 +238,85 @@ pub trait Core {
             self.spend(matrix_work(a, b)),
             Tile::add_product(acc, a, b, product::<T>),
         )
+    }
+
+    /// Sends a tile to a neighbour: the next message of the queue behind this port.
+    ///
+    /// Waits for a free slot, as [`wait`](Core::wait) does; not for the message to arrive. **Release**: whoever
+    /// [receives](Core::recv) it sees everything this kernel did before. Data and length become visible
+    /// together. A tile that is longer than a slot is refused.
+    #[track_caller]
+    fn send<T: Element>(&self, port: Port<T>, tile: &Tile<T>) -> impl Future<Output = Result<()>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            Sending::begin(self, port, tile).await?.finish(self).await
+        }
+    }
+
+    /// Receives the next message of the queue behind this port, `len` elements, and gives its slot back.
+    ///
+    /// Waits for it, as [`wait`](Core::wait) does. **Acquire**: sees everything that its sender did before. A
+    /// message of another length is refused.
+    #[track_caller]
+    fn recv<T: Element>(&self, port: Port<T>, len: usize) -> impl Future<Output = Result<Tile<T>>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            Receiving::begin(self, port, len).await?.finish(self).await
+        }
+    }
+
+    /// Begins to [`send`](Core::send), without waiting: if no slot is free, the tile goes out when it is
+    /// [joined](Core::join). Its place in the queue is settled now.
+    #[track_caller]
+    fn send_async<T: Element>(
+        &self,
+        port: Port<T>,
+        tile: &Tile<T>,
+    ) -> impl Future<Output = Result<Sending<T>>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            Sending::begin(self, port, tile).await
+        }
+    }
+
+    /// Begins to [`recv`](Core::recv), without waiting: if the message is there, reading it begins now, else
+    /// when it is [joined](Core::join). Which message it is, is settled now.
+    #[track_caller]
+    fn recv_async<T: Element>(
+        &self,
+        port: Port<T>,
+        len: usize,
+    ) -> impl Future<Output = Result<Receiving<T>>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            Receiving::begin(self, port, len).await
+        }
+    }
+
+    /// Moves a tile into a slot of a queue: the part of [`send`](Core::send) that takes time.
+    #[doc(hidden)]
+    #[track_caller]
+    fn queue_put<T: Element>(&self, slot: Shared<T>, tile: &Tile<T>) -> impl Future<Output = Result<()>> {
+        self.store(slot, tile)
+    }
+
+    /// Begins to move a slot of a queue into a tile: the part of [`recv`](Core::recv) that takes time.
+    #[doc(hidden)]
+    #[track_caller]
+    fn queue_take<T: Element>(&self, slot: Shared<T>) -> impl Future<Output = Result<(Ticket, Tile<T>)>> {
+        let tile = self.load(slot);
+        async move { Ok((Ticket(0), tile.await?)) }
+    }
+
+    /// Waits for a transfer of this core's.
+    #[doc(hidden)]
+    #[track_caller]
+    fn settle(&self, _: Ticket) -> impl Future<Output = Result<()>> {
+        std::future::ready(Ok(()))
     }
 
     /// Writes a region as packets into a window: payload and flag in one cache line.

@@ -1,6 +1,6 @@
 //! What can go wrong inside a kernel, with the facts in it.
 
-use crate::{Compare, Rank, Segment};
+use crate::{Compare, QueueEnd, Rank, Segment, Signal, queue};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -57,12 +57,39 @@ pub struct Waited {
     pub compare: Compare,
     /// The value that was needed.
     pub needed: i32,
+    /// The queue that the signal belongs to, if it does.
+    pub queue: Option<QueueEnd>,
     /// The kernel's line.
     pub site: Site,
 }
 
+impl Waited {
+    /// A wait for this signal.
+    pub fn new(
+        signal: &Signal,
+        value: i32,
+        (compare, needed): (Compare, i32),
+        site: impl Into<Site>,
+    ) -> Waited {
+        Waited {
+            me: signal.holder(),
+            on: signal.rank(),
+            signal: signal.index(),
+            value,
+            compare,
+            needed,
+            queue: signal.queue(),
+            site: site.into(),
+        }
+    }
+}
+
 impl fmt::Display for Waited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(end) = self.queue {
+            write!(f, "rank {} waited at {} ", self.me, self.site)?;
+            return queue::describe(f, end, self.value, self.needed);
+        }
         write!(
             f,
             "rank {} waited at {} for signal {} of rank {} to be {} {}, it is {}",

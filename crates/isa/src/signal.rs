@@ -1,6 +1,6 @@
 //! Signals: the cells by which chips tell each other that something is ready.
 
-use crate::{Error, Rank, Result, Segment, Site};
+use crate::{Error, QueueEnd, Rank, Result, Segment, Site};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -110,6 +110,7 @@ impl Signals {
             row: *self,
             index,
             rank: self.me,
+            queue: None,
         })
     }
 
@@ -132,6 +133,8 @@ pub struct Signal {
     row: Signals,
     index: u32,
     rank: Rank,
+    /// The queue it belongs to, if it does: for diagnoses, and for what it costs.
+    queue: Option<QueueEnd>,
 }
 
 impl Signal {
@@ -149,6 +152,20 @@ impl Signal {
             });
         }
         Ok(Signal { rank: peer, ..self })
+    }
+
+    /// The same signal, known to belong to a queue.
+    pub(crate) fn of_queue(self, end: QueueEnd) -> Signal {
+        Signal {
+            queue: Some(end),
+            ..self
+        }
+    }
+
+    /// The queue it belongs to, seen from the member that waits for it.
+    #[must_use]
+    pub fn queue(&self) -> Option<QueueEnd> {
+        self.queue
     }
 
     /// Whose signal this is.

@@ -12,8 +12,9 @@ use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached};
 use lent::{Lent, Source};
 use ringwork_isa::{
-    Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, Fingerprint, Float, MAX_RANKS, Notify,
-    Rank, ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited, Work,
+    Arg, Attribution, CanRead, CanWrite, Compare, Core, Device, Element, Error, Fingerprint, Float,
+    MAX_RANKS, Notify, Rank, ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile,
+    Waited, Work,
 };
 use std::future::Future;
 use std::panic::Location;
@@ -33,6 +34,7 @@ pub struct NativeCore {
     wait_limit: Duration,
     activity: Option<Activity>,
     lent: Lent,
+    attribution: Attribution,
     /// The collective call under way, and the same as it lies in shared memory.
     call: std::cell::Cell<Option<(Fingerprint, [u64; 2])>>,
     /// Where every rank says which call it is in.
@@ -60,6 +62,7 @@ impl NativeCore {
             wait_limit: limit,
             activity: None,
             lent: Lent::default(),
+            attribution: Attribution::default(),
             call: std::cell::Cell::new(None),
             calls: None,
         }
@@ -294,15 +297,7 @@ impl NativeCore {
             Ok(value) => return Ok(value),
             Err(ended) => ended,
         };
-        let waited = Waited {
-            me: signal.holder(),
-            on: signal.rank(),
-            signal: signal.index(),
-            value: cell.load(),
-            compare,
-            needed: operand,
-            site: at.into(),
-        };
+        let waited = Waited::new(signal, cell.load(), (compare, operand), at);
         Err(match (ended, segment.alarm()) {
             (Ended::Exit(Exit::Mismatch(error)), _) => *error,
             (
@@ -467,13 +462,17 @@ impl Core for NativeCore {
         self.device
     }
 
+    fn attribution(&self) -> &Attribution {
+        &self.attribution
+    }
+
     #[track_caller]
     fn copy<T: Element>(
         &self,
         dst: Region<T, impl CanWrite>,
         src: Region<T, impl CanRead>,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.copy_now(dst.span(), src.span(), at) }
     }
 
@@ -484,13 +483,13 @@ impl Core for NativeCore {
         sources: impl Sources<T>,
         op: ReduceOp,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.reduce_now::<T>(dst.span(), &sources, op, at) }
     }
 
     #[track_caller]
     fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.load_now(src.span(), at) }
     }
 
@@ -500,13 +499,13 @@ impl Core for NativeCore {
         dst: Region<T, impl CanWrite>,
         tile: &Tile<T>,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.store_now(dst.span(), tile, at) }
     }
 
     #[track_caller]
     fn spend(&self, work: Work) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move {
             let doing = match work {
                 Work::Vector { .. } => Doing::Vector,
@@ -524,7 +523,7 @@ impl Core for NativeCore {
         a: &Tile<T>,
         b: &Tile<T>,
     ) -> impl Future<Output = Result<Tile<T::Wide>>> {
-        self.say(Doing::Matmul, Location::caller());
+        self.say(Doing::Matmul, self.attribution.site());
         std::future::ready(Tile::add_product(acc, a, b, arith::product::<T>))
     }
 
@@ -535,7 +534,7 @@ impl Core for NativeCore {
         src: Region<T, impl CanRead>,
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.put_packets_now(&packets, src.span(), epoch, at) }
     }
 
@@ -547,7 +546,7 @@ impl Core for NativeCore {
         raised: Signal,
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.get_packets_now(dst.span(), &packets, &raised, epoch, at) }
     }
 
@@ -561,25 +560,25 @@ impl Core for NativeCore {
         op: ReduceOp,
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.reduce_packets_now::<T>((dst.span(), mine.span()), &packets, &raised, (op, epoch), at) }
     }
 
     #[track_caller]
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.notify_now(signal, how, at) }
     }
 
     #[track_caller]
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.wait_now(signal, compare, operand, at) }
     }
 
     #[track_caller]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { Ok(self.signal(&signal, at)?.1.load()) }
     }
 }

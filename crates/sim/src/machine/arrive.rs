@@ -3,7 +3,7 @@
 use super::signals::Waiter;
 use super::state::{Event, Notice, Purpose, Reply, State, Waiting};
 use crate::net::{Flow, Sent, Step};
-use ringwork_isa::{Notify, Result, Signal};
+use ringwork_isa::{Notify, QueueSignal, Result, Signal};
 
 impl State {
     /// A message on its way was woken.
@@ -24,9 +24,17 @@ impl State {
                 start_ps,
                 bytes,
                 from,
+                after_ps,
             }) => {
-                self.trace.transfer(from, to, start_ps, now, bytes);
-                self.arrived(core, sequence);
+                self.trace.transfer(from, to, start_ps, now + after_ps, bytes);
+                if after_ps == 0 {
+                    self.arrived(core, sequence);
+                } else {
+                    // The low bits: no core has 2^32 transfers under way.
+                    #[allow(clippy::cast_possible_truncation, reason = "see above")]
+                    self.queue
+                        .push(now + after_ps, Event::Landed(core, sequence as u32));
+                }
             }
             Some(Purpose::Fetch { core }) => {
                 self.core(core).fetches -= 1;
@@ -87,7 +95,7 @@ impl State {
     pub(crate) fn notify(&mut self, core: u32, signal: &Signal, how: Notify) -> Result<bool> {
         let (slot, owner) = self.slot(core, signal)?;
         let now = self.now();
-        let bytes = self.topology.chip.signal_bytes;
+        let bytes = self.notice_bytes(signal);
         let state = self.core(core);
         let notice = Notice {
             core,
@@ -112,6 +120,7 @@ impl State {
         self.path = path;
         let visible = match sent {
             Sent::Booked { flow, .. } => {
+                // A signal of this rank crosses no link, so it is never booked: nothing to remember here.
                 let index = self.keep(notice);
                 self.set_purpose(flow, Purpose::Notify(index));
                 self.reply(core, now, Reply::Done);
@@ -119,6 +128,10 @@ impl State {
             }
             Sent::Final { arrival_ps, .. } => arrival_ps.max(notice.floor_ps),
         };
+        let at_once = visible <= now && notice.after <= self.core(core).oldest;
+        if owner == rank && !at_once {
+            self.core(core).unseen.push((slot, how));
+        }
         if visible > now {
             let index = self.keep(notice);
             self.queue.push(visible, Event::Signal(index));
@@ -150,8 +163,23 @@ impl State {
         }
     }
 
+    /// What a notification is on the wire. A message's metadata travels with its data.
+    fn notice_bytes(&self, signal: &Signal) -> u64 {
+        let chip = &self.topology.chip;
+        match (signal.queue().map(|end| end.signal), &chip.queues) {
+            (None, _) | (Some(QueueSignal::Free), None) => chip.signal_bytes,
+            (Some(QueueSignal::Free), Some(queues)) => queues.credit_bytes,
+            (Some(_), _) => 0,
+        }
+    }
+
     /// Changes a signal and wakes whoever it satisfies.
     fn apply(&mut self, notice: Notice) {
+        if let Some(core) = self.cores[notice.core as usize].as_mut()
+            && let Some(at) = core.unseen.iter().position(|(slot, _)| *slot == notice.slot)
+        {
+            core.unseen.remove(at);
+        }
         let cell = self
             .signals
             .change(notice.slot, notice.how, (notice.rank, notice.issued_ps));
@@ -207,6 +235,15 @@ impl State {
         let state = self.core(core);
         state.waiting = None;
         let end = now + back_ps;
+        let mut value = value;
+        if wanted.is_none() {
+            // What this core did itself is in program order for it, whoever else may not see it yet.
+            let mine = state.unseen.iter().filter(|unseen| unseen.0 == slot);
+            value = mine.fold(value, |value, (_, how)| match how {
+                Notify::Set(value) => *value,
+                Notify::Add(amount) => value.wrapping_add(*amount),
+            });
+        }
         if wanted.is_some() {
             let what = || format!("signal {} of rank {}", signal.index(), signal.rank());
             self.trace.wait(rank, (since_ps, end), cause, what);

@@ -5,6 +5,7 @@
 //!   has taken them. Memory they still use is guarded: an instruction of the same core that would read what
 //!   is still arriving, or overwrite what is still being read, waits. So a kernel sees program order, and
 //!   transfers overlap with each other and with compute wherever the program lets them.
+//! - **Asynchronous copies** are posted as all copies are; joining one waits until it has arrived.
 //! - **Reading from another chip** costs the way there, then the bytes' way back.
 //! - **A notification follows** its core's earlier transfers: it is on the same FIFO links behind those to
 //!   the same chip, and is not seen before those to other chips have arrived either. That costs no
@@ -50,6 +51,10 @@ impl State {
     fn execute(&mut self, core: u32, instruction: &Instruction) -> bool {
         let done = match instruction {
             Instruction::Copy { dst, src } => self.copy(core, dst, src),
+            Instruction::CopyAsync { dst, src } => self.copy_async(core, dst, src),
+            Instruction::Join(ticket) => self.join(core, *ticket),
+            Instruction::Put { slot, bytes } => self.put(core, slot, bytes.as_deref()),
+            Instruction::Take { slot } => self.take(core, slot),
             Instruction::Reduce { dst, sources, op } => self.reduce(core, dst, sources, *op),
             Instruction::Load { src } => self.load(core, src),
             Instruction::Store { dst, bytes } => self.store(core, dst, bytes.as_deref()),
@@ -77,7 +82,7 @@ impl State {
         self.core(core).at.map_or_else(Site::caller, Into::into)
     }
 
-    fn locate(&mut self, core: u32, span: &Span) -> Result<Located> {
+    pub(crate) fn locate(&mut self, core: u32, span: &Span) -> Result<Located> {
         let rank = self.core(core).rank;
         if let Some(located) = self.memory.locate(rank, span) {
             return Ok(located);
@@ -106,7 +111,7 @@ impl State {
     }
 
     /// Whether this memory is free of the core's own posted transfers. If not, the core will try again.
-    fn clear(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
+    pub(crate) fn clear(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
         let now = self.now();
         let state = self.core(core);
         if state.posted.is_empty() {
@@ -155,17 +160,27 @@ impl State {
     }
 
     fn copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<bool> {
+        let begun = self.begin_copy(core, dst, src)?;
+        if begun.is_some() {
+            self.reply(core, self.now(), Reply::Done);
+        }
+        Ok(begun.is_some())
+    }
+
+    /// Posts a copy, and says when it is over; `None` if the core has to try again.
+    pub(crate) fn begin_copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<Option<Until>> {
         let (dst, src) = (self.locate(core, dst)?, self.locate(core, src)?);
         self.refuse_overlap(core, &dst, &[src])?;
         if !self.clear(core, &[src], Some(&dst)) {
-            return Ok(false);
+            return Ok(None);
         }
+        let before = self.core(core).posted.len();
         if !self.post(core, Some(src), dst) {
-            return Ok(false);
+            return Ok(None);
         }
         self.memory.copy(&dst, &src);
-        self.reply(core, self.now(), Reply::Done);
-        Ok(true)
+        let posted = self.core(core).posted.get(before).map(|posted| posted.dst.1);
+        Ok(Some(posted.unwrap_or(Until::At(self.now()))))
     }
 
     fn store(&mut self, core: u32, dst: &Span, bytes: Option<&[u8]>) -> Result<bool> {

@@ -10,7 +10,7 @@ use crate::time::{Ps, Rate};
 use crate::topology::Topology;
 use ringwork_isa::stepped::{Answer, Instruction};
 use ringwork_isa::{Compare, Notify, Result, Signal, Waited};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::Location;
 
 /// What can happen.
@@ -45,6 +45,8 @@ pub(crate) enum Purpose {
         start_ps: Ps,
         bytes: u64,
         from: u32,
+        /// What it takes from its arrival until it is where it belongs.
+        after_ps: Ps,
     },
     /// Bytes that the core waits for.
     Fetch { core: u32 },
@@ -154,6 +156,11 @@ pub(crate) struct Core {
     pub(crate) waiting: Option<Waiting>,
     /// Free peeks since the clock last moved for this core.
     pub(crate) peeks: (Ps, u32),
+    /// Transfers that the kernel may join, by ticket, and the number of the next.
+    pub(crate) tickets: BTreeMap<u64, Until>,
+    pub(crate) next_ticket: u64,
+    /// Changes to signals of its own rank that are not there yet: the core itself sees them, in order.
+    pub(crate) unseen: Vec<(u32, Notify)>,
     /// The kernel has returned this; the task ends when nothing is under way.
     pub(crate) returned: Option<Result<()>>,
 }
@@ -300,6 +307,9 @@ impl State {
             combine_bytes: 0,
             waiting: None,
             peeks: (0, 0),
+            tickets: BTreeMap::new(),
+            next_ticket: 0,
+            unseen: Vec::new(),
             returned: None,
         };
         self.cores.push(Some(Box::new(core)));
@@ -411,15 +421,12 @@ impl State {
                     ..
                 }),
                 Some(at),
-            ) => StuckOn::Signal(Waited {
-                me: signal.holder(),
-                on: signal.rank(),
-                signal: signal.index(),
-                value: self.signals.cells[*slot as usize].value,
-                compare: *compare,
-                needed: *needed,
-                site: at.into(),
-            }),
+            ) => StuckOn::Signal(Waited::new(
+                signal,
+                self.signals.cells[*slot as usize].value,
+                (*compare, *needed),
+                at,
+            )),
             (_, at) => StuckOn::Unknown(at.map(Into::into)),
         };
         Stuck {

@@ -41,6 +41,10 @@ pub struct Queues {
     pub credit_bytes: u64,
     /// Which memory the slots are in, by number.
     pub memory: usize,
+    /// Where a core keeps its tiles, by number: what enters or leaves a slot of another memory passes it too.
+    pub working: Option<usize>,
+    /// From the moment a message is sent, or found in its slot, until it begins to move.
+    pub start_ps: Ps,
 }
 
 /// A chip. Whatever is not said has no limit and costs nothing.
@@ -142,7 +146,7 @@ pub(crate) fn read(reader: &Reader<'_>) -> Result<Chip, TopologyError> {
     Ok(chip)
 }
 
-const QUEUE_KEYS: [&str; 4] = ["slots", "slot", "credit", "memory"];
+const QUEUE_KEYS: [&str; 6] = ["slots", "slot", "credit", "memory", "working", "start"];
 
 /// Reads a table of queues; the memory is named by `memory_key`.
 pub(crate) fn read_queues(
@@ -156,27 +160,37 @@ pub(crate) fn read_queues(
         slot_bytes: bytes("slot", 4096)?,
         credit_bytes: bytes("credit", 16)?,
         memory: 0,
+        working: None,
+        start_ps: table.get("start").map_or(Ok(0), |r| r.unit(units::duration))?,
     };
     if let Some(slots) = table.get("slots") {
         queues.slots = slots.count(1, 1 << 16)?;
     }
     if let Some(reader) = table.get(memory_key) {
-        let name = reader.text()?;
-        let found = memories.iter().position(|memory| memory.name == name);
-        queues.memory = found.ok_or_else(|| {
-            let names = memories
-                .iter()
-                .map(|memory| memory.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ");
-            let wanted = format!("the name of a memory of the chip ({names})");
-            reader.error(Problem::OutOfRange {
-                got: units::shorten(name),
-                wanted,
-            })
-        })?;
+        queues.memory = memory_named(&reader, memories)?;
+    }
+    if let Some(reader) = table.get("working") {
+        queues.working = Some(memory_named(&reader, memories)?);
     }
     Ok(queues)
+}
+
+/// The number of the memory with this name.
+fn memory_named(reader: &Reader<'_>, memories: &[Memory]) -> Result<usize, TopologyError> {
+    let name = reader.text()?;
+    let found = memories.iter().position(|memory| memory.name == name);
+    found.ok_or_else(|| {
+        let names = memories
+            .iter()
+            .map(|memory| memory.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let wanted = format!("the name of a memory of the chip ({names})");
+        reader.error(Problem::OutOfRange {
+            got: units::shorten(name),
+            wanted,
+        })
+    })
 }
 
 fn memory(reader: &Reader<'_>) -> Result<Memory, TopologyError> {
