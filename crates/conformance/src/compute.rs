@@ -47,6 +47,7 @@ pub fn tiles_add_and_multiply_element_by_element<M: Machine>() {
             assert_eq!(core.add(&a, &b).await?, tile([6, 15, 10]));
             assert_eq!(core.mul(&a, &b).await?, tile([5, 54, 21]));
             assert_eq!(core.max(&a, &b).await?, tile([5, 9, 7]));
+            assert_eq!(core.min(&a, &b).await?, tile([1, 6, 3]));
             Ok(())
         }));
     }

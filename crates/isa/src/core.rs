@@ -158,6 +158,12 @@ pub trait Core: Sized {
         spent(self.spend(Work::on(a)), a.combine(b, ReduceOp::Max))
     }
 
+    /// The smaller of two elements (TMIN); NaN wins.
+    #[track_caller]
+    fn min<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.combine(b, ReduceOp::Min))
+    }
+
     /// Subtracts `b` from `a` element by element (TSUB).
     #[track_caller]
     fn sub<T: Float>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {

@@ -132,6 +132,12 @@ impl<T: Element> Queues<T> {
         self.slots.me()
     }
 
+    /// Members of the domain.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.slots.ranks()
+    }
+
     /// My port `index`, joined to port `theirs` of `peer`. `peer` must say the same the other way round.
     ///
     /// # Errors
