@@ -127,6 +127,35 @@ pub fn functions_of_tiles_are_as_near_as_their_type_allows<M: Machine>() {
     });
 }
 
+pub fn folding_tiles_is_wide_in_order_and_rounded_once<M: Machine>() {
+    M::new(1).run_well(async |core, _| {
+        let tiles = [2048.0, 1.0, 1.0].map(|v| Tile::new(vec![f16::from_f32(v)]));
+        let [a, b, c] = &tiles;
+        let sum = core.fold(&[a, b, c], ReduceOp::Sum).await?;
+        assert_eq!(
+            sum.values(),
+            [f16::from_f32(2050.0)],
+            "two at a time would stay at 2048"
+        );
+        assert_eq!(core.fold(&[b, c], ReduceOp::Avg).await?.values(), [f16::ONE]);
+        let longer = Tile::new(vec![f16::ONE; 2]);
+        refused!(
+            core.fold(&[a, &longer], ReduceOp::Sum),
+            "{site}: a tile is 1x2 where 1x1 is needed"
+        );
+        let none: [&Tile<f32>; 0] = [];
+        refused!(
+            core.fold(&none, ReduceOp::Sum),
+            "{site}: a reduction needs at least one source"
+        );
+        let mut whole = tile::<i32>(0..6);
+        whole.replace(2, &tile([9, 9]))?;
+        assert_eq!(whole.slice(1..5)?.values(), [1, 9, 9, 4]);
+        assert!(whole.slice(5..7).is_err() && whole.replace(5, &tile([1, 2])).is_err());
+        Ok(())
+    });
+}
+
 pub fn casts_round_to_nearest_truncate_and_wrap<M: Machine>() {
     M::new(1).run_well(async |core, _| {
         let halves = Tile::new(vec![2.5f32, -1.75, 3e9, 65_519.0]);

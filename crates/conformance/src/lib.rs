@@ -182,6 +182,7 @@ macro_rules! suite {
             tiles_of_unequal_shape_are_refused,
             one_row_meets_every_row_and_one_column_every_column,
             functions_of_tiles_are_as_near_as_their_type_allows,
+            folding_tiles_is_wide_in_order_and_rounded_once,
             casts_round_to_nearest_truncate_and_wrap,
             a_product_is_summed_wide_in_the_order_of_k,
             spending_changes_nothing,

@@ -164,6 +164,18 @@ pub trait Core: Sized {
         spent(self.spend(Work::on(a)), a.combine(b, ReduceOp::Min))
     }
 
+    /// Combines tiles of one shape element by element, as [`reduce`](Core::reduce) does regions: in the order
+    /// given, accumulated wide, rounded once.
+    #[track_caller]
+    fn fold<T: Element>(&self, tiles: &[&Tile<T>], op: ReduceOp) -> impl Future<Output = Result<Tile<T>>> {
+        let elements = tiles.iter().skip(1).map(|tile| tile.len() as u64).sum();
+        let work = Work::Vector {
+            elements,
+            dtype: T::DTYPE,
+        };
+        spent(self.spend(work), Tile::fold(tiles, op))
+    }
+
     /// Subtracts `b` from `a` element by element (TSUB).
     #[track_caller]
     fn sub<T: Float>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {

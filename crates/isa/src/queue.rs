@@ -132,6 +132,18 @@ impl<T: Element> Queues<T> {
         self.slots.me()
     }
 
+    /// Ports that each member has.
+    #[must_use]
+    pub fn ports(&self) -> u32 {
+        self.ports
+    }
+
+    /// Slots of each queue.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
     /// Members of the domain.
     #[must_use]
     pub fn ranks(&self) -> u32 {

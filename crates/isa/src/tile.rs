@@ -117,6 +117,77 @@ impl<T: Element> Tile<T> {
         &mut self.values
     }
 
+    /// Some elements of it, as one row.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if they are not all inside.
+    #[track_caller]
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Result<Tile<T>> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(Error::OutOfBounds {
+                start: range.start as u64,
+                end: range.end as u64,
+                len: self.len() as u64,
+                site: Site::caller(),
+            });
+        }
+        Ok(if self.is_hollow() {
+            Tile::hollow(range.len())
+        } else {
+            Tile::new(self.values[range].to_vec())
+        })
+    }
+
+    /// Puts another tile's elements in the place of its own from `start` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if they do not fit.
+    #[track_caller]
+    pub fn replace(&mut self, start: usize, with: &Tile<T>) -> Result<()> {
+        let end = start.saturating_add(with.len());
+        if end > self.len() {
+            return Err(Error::OutOfBounds {
+                start: start as u64,
+                end: end as u64,
+                len: self.len() as u64,
+                site: Site::caller(),
+            });
+        }
+        if self.is_hollow() || with.is_hollow() {
+            self.values = Vec::new();
+        } else {
+            self.values[start..end].copy_from_slice(&with.values);
+        }
+        Ok(())
+    }
+
+    /// Combines any number of tiles of one shape element by element: in order, accumulated wide, rounded once.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] if one has another shape than the first; or if there are none.
+    #[track_caller]
+    pub fn fold(tiles: &[&Tile<T>], op: ReduceOp) -> Result<Tile<T>> {
+        let Some((first, rest)) = tiles.split_first() else {
+            return Err(Error::failed("a reduction needs at least one source"));
+        };
+        if let Some(other) = rest
+            .iter()
+            .find(|t| (t.rows, t.columns) != (first.rows, first.columns))
+        {
+            return Err(first.mismatch("a tile", other.rows, other.columns));
+        }
+        if tiles.iter().any(|tile| tile.is_hollow()) {
+            return Ok(first.like(Vec::new()));
+        }
+        let fold = |i: usize| {
+            let wide = rest.iter().fold(first.values[i].widen(), |acc, next| {
+                T::combine(op, acc, next.values[i].widen())
+            });
+            T::narrow(T::finish(op, wide, tiles.len()))
+        };
+        Ok(first.like((0..first.len()).map(fold).collect()))
+    }
+
     /// Combines two tiles element by element, rounding each result once.
     ///
     /// `other` has the same shape; or one row, which then meets every row; or one column, which meets every

@@ -12,14 +12,12 @@
 //! | [`bidirectional_ring()`] | `S` | half of that from each neighbour | `2 (n-1)` | no |
 
 mod bidirectional_ring;
-mod centre;
 mod one_phase;
 mod packet;
 mod ring;
 mod two_phase;
 
 pub use bidirectional_ring::bidirectional_ring;
-pub use centre::centre;
 pub use one_phase::one_phase;
 pub use packet::packet;
 pub use ring::ring;

@@ -1,7 +1,7 @@
 //! The ancestor's all-reduce on its own machine: data, and the times that it published.
 
 use super::domain::{Spec, run};
-use ringwork_collectives::all_reduce::centre;
+use ringwork_collectives::network::centre;
 use ringwork_isa::{Queues, ReduceOp};
 use ringwork_sim::Topology;
 
@@ -20,9 +20,7 @@ fn nanoseconds(bytes: usize, slots: usize, timing_only: bool) -> f64 {
     let count = bytes / 4;
     let spec = Spec {
         count,
-        scratch: 0,
         slots: count * PORTS as usize,
-        signals: 1,
         cells: Queues::<f32>::cells(PORTS, 1),
         memories: (TCM, slots),
     };
@@ -68,38 +66,4 @@ fn times_are_linear_in_the_bytes_and_ordered_by_the_slots_memory() {
 #[test]
 fn every_member_has_the_sum() {
     assert_eq!(nanoseconds(256, TCM, false), nanoseconds(256, TCM, true));
-}
-
-#[test]
-fn lines_rings_and_grids_of_any_size_have_the_sum() {
-    for sizes in [
-        &[1u32][..],
-        &[2],
-        &[3],
-        &[6],
-        &[5, 1],
-        &[2, 2],
-        &[3, 2, 2],
-        &[1, 4],
-    ] {
-        let ranks: u32 = sizes.iter().product();
-        let topology = Topology::preset(&format!("full-{}", ranks.max(2))).unwrap();
-        let ports = 2 * u32::try_from(sizes.len()).unwrap();
-        for op in [ReduceOp::Sum] {
-            let spec = Spec {
-                count: 23,
-                scratch: 0,
-                // Slots of five elements: five pieces, one of them shorter.
-                slots: 5 * ports as usize * 2,
-                signals: 1,
-                cells: Queues::<i32>::cells(ports, 2),
-                memories: (0, 0),
-            };
-            let members: Vec<u32> = (0..ranks).collect();
-            run::<i32, _, _>(&topology, &members, spec, false, |core, m| async move {
-                let queues = Queues::new(m.slots, m.cells, ports, 2)?;
-                centre(&core, queues, sizes, m.x.into(), m.y.into(), op).await
-            });
-        }
-    }
 }

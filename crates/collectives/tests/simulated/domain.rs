@@ -1,6 +1,6 @@
 //! A domain on a simulated machine: inputs, outputs, scratch, signals, queues.
 
-use ringwork_isa::{Barrier, Element, Rank, Region, Result, Segment, Shared, Signals, Span};
+use ringwork_isa::{Element, Rank, Region, Result, Segment, Shared, Signals, Span};
 use ringwork_sim::{Machine, Options, SegmentSpec, SimCore, Topology};
 use std::future::Future;
 
@@ -12,12 +12,9 @@ const SLOTS: Segment = Segment(2);
 pub(crate) struct Spec {
     /// Elements of the input and of the output.
     pub(crate) count: usize,
-    /// Elements of the scratch.
-    pub(crate) scratch: usize,
     /// Elements of the slots of all queues together.
     pub(crate) slots: usize,
-    /// Signals: of the collective, and of the queues.
-    pub(crate) signals: u32,
+    /// Signals of the queues.
     pub(crate) cells: u32,
     /// Which memories: of the data, and of the slots.
     pub(crate) memories: (usize, usize),
@@ -26,29 +23,10 @@ pub(crate) struct Spec {
 /// A member's handles.
 #[derive(Clone, Copy)]
 pub(crate) struct Member<T> {
-    pub(crate) me: u32,
     pub(crate) x: Shared<T>,
     pub(crate) y: Shared<T>,
-    pub(crate) scratch: Shared<T>,
     pub(crate) slots: Shared<T>,
-    pub(crate) signals: Signals,
     pub(crate) cells: Signals,
-}
-
-impl<T> Member<T> {
-    /// A barrier over the first signal.
-    pub(crate) fn meet(&self) -> Barrier {
-        Barrier::new(self.signals)
-    }
-
-    /// The signals after the first `skip`.
-    pub(crate) fn signals_from(&self, skip: u32) -> Signals {
-        Signals {
-            base: self.signals.base + u64::from(skip) * 128,
-            count: self.signals.count - skip,
-            ..self.signals
-        }
-    }
 }
 
 fn member<T: Element>(spec: Spec, me: u32, ranks: u32) -> Member<T> {
@@ -68,31 +46,27 @@ fn member<T: Element>(spec: Spec, me: u32, ranks: u32) -> Member<T> {
         };
         Region::from_span(span).unwrap()
     };
-    let signals = |segment: Segment, stride: u64, count: u32| Signals {
-        segment,
-        base: 0,
-        stride,
-        count,
-        me: Rank(me),
-        ranks,
-    };
-    let (head, cells) = (u64::from(spec.signals) * 128, u64::from(spec.cells) * 128);
+    let cells = u64::from(spec.cells) * 128;
     let each = spec.count as u64 * size;
     Member {
-        me,
-        x: region(DATA, data, head, spec.count),
-        y: region(DATA, data, head + each, spec.count),
-        scratch: region(DATA, data, head + 2 * each, spec.scratch),
+        x: region(DATA, data, 0, spec.count),
+        y: region(DATA, data, each, spec.count),
         slots: region(SLOTS, slots, cells, spec.slots),
-        signals: signals(DATA, data, spec.signals),
-        cells: signals(SLOTS, slots, spec.cells),
+        cells: Signals {
+            segment: SLOTS,
+            base: 0,
+            stride: slots,
+            count: spec.cells,
+            me: Rank(me),
+            ranks,
+        },
     }
 }
 
 fn strides<T: Element>(spec: Spec) -> (u64, u64) {
     let size = T::DTYPE.bytes() as u64;
     (
-        u64::from(spec.signals) * 128 + (2 * spec.count + spec.scratch) as u64 * size,
+        2 * spec.count as u64 * size,
         u64::from(spec.cells) * 128 + spec.slots as u64 * size,
     )
 }
@@ -135,9 +109,7 @@ where
             .unwrap();
     }
     let size = T::DTYPE.bytes() as u64;
-    let at = |member: usize, part: u64| {
-        data * member as u64 + u64::from(spec.signals) * 128 + part * spec.count as u64 * size
-    };
+    let at = |member: usize, part: u64| data * member as u64 + part * spec.count as u64 * size;
     for member in 0..members.len() {
         let values: Vec<T> = (0..spec.count).map(|i| input(member, i)).collect();
         machine
@@ -153,7 +125,9 @@ where
                 .unwrap(),
         );
     }
-    machine.run().unwrap();
+    if let Err(error) = machine.run() {
+        panic!("{error}");
+    }
     if !timing_only {
         for member in 0..members.len() {
             let bytes = machine

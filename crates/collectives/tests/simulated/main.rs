@@ -4,3 +4,4 @@
 
 mod ancestor;
 mod domain;
+mod networks;

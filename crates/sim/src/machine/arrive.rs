@@ -95,6 +95,15 @@ impl State {
     pub(crate) fn notify(&mut self, core: u32, signal: &Signal, how: Notify) -> Result<bool> {
         let (slot, owner) = self.slot(core, signal)?;
         let now = self.now();
+        if let Some(QueueSignal::Length) = signal.queue().map(|end| end.signal) {
+            let rank = self.core(core).rank;
+            // Part of the message, whose data has moved already; nobody looks before `full` says so.
+            let cell = self.signals.change(slot, how, (rank, now));
+            let (segment, offset, value) = (cell.segment, cell.offset, cell.value);
+            self.memory.set_word(segment, offset, value);
+            self.reply(core, now, Reply::Done);
+            return Ok(true);
+        }
         let bytes = self.notice_bytes(signal);
         let state = self.core(core);
         let notice = Notice {
@@ -128,11 +137,13 @@ impl State {
             }
             Sent::Final { arrival_ps, .. } => arrival_ps.max(notice.floor_ps),
         };
-        let at_once = visible <= now && notice.after <= self.core(core).oldest;
+        // Changes of one signal by one core stay in their order, also when they become visible together.
+        let behind = self.core(core).unseen.iter().any(|unseen| unseen.0 == slot);
+        let at_once = visible <= now && notice.after <= self.core(core).oldest && !behind;
         if owner == rank && !at_once {
             self.core(core).unseen.push((slot, how));
         }
-        if visible > now {
+        if visible > now || behind {
             let index = self.keep(notice);
             self.queue.push(visible, Event::Signal(index));
         } else if notice.after > self.core(core).oldest {

@@ -10,7 +10,7 @@
 //! at most one message in and out of each port each way. All members get the same bits; not exact, since partial
 //! results are rounded at every step.
 
-use crate::arguments::same_length;
+use super::{check, combine, refuse_average};
 use crate::chunk::chunks;
 use ringwork_isa::{Core, Element, Error, In, Out, Port, Queues, Rank, ReduceOp, Result, Tile};
 
@@ -31,16 +31,10 @@ pub async fn centre<C: Core, T: Element>(
     y: Out<T>,
     op: ReduceOp,
 ) -> Result<()> {
-    same_length("`y`", y.len(), x.len())?;
-    if op == ReduceOp::Avg {
-        return Err(Error::failed(
-            "partial results are combined two at a time, which cannot average; use a direct algorithm",
-        ));
-    }
+    let ports = u32::try_from(sizes.len()).unwrap_or(u32::MAX).saturating_mul(2);
+    check(&queues, x, y, ports, 1)?;
+    refuse_average(op)?;
     let lines = lines(queues, sizes)?;
-    if !x.is_empty() && queues.slot_len() == 0 {
-        return Err(Error::failed("a slot holds no element; declare larger slots"));
-    }
     for chunk in chunks(x.len(), queues.slot_len()) {
         let mine = core.load(x.slice(chunk.clone())?).await?;
         let result = reduce_and_return(core, &lines, mine, op).await?;
@@ -157,13 +151,4 @@ async fn gather<C: Core, T: Element>(
         tile = combine(core, &tile, &theirs, op).await?;
     }
     Ok(tile)
-}
-
-async fn combine<C: Core, T: Element>(core: &C, a: &Tile<T>, b: &Tile<T>, op: ReduceOp) -> Result<Tile<T>> {
-    match op {
-        ReduceOp::Sum | ReduceOp::Avg => core.add(a, b).await,
-        ReduceOp::Prod => core.mul(a, b).await,
-        ReduceOp::Max => core.max(a, b).await,
-        ReduceOp::Min => core.min(a, b).await,
-    }
 }
