@@ -9,9 +9,10 @@
 //! their way up, less far behind than a queue has slots.
 //!
 //! # Invariants
-//! - **TREE-1 (turns).** In turn `t` a member sends piece `t` up both trees, then takes piece `t - behind` from above
-//!   and passes it down, with `behind` less than the slots of a queue. So a slot that somebody needs in turn `t` was
-//!   freed by its reader in an earlier one.
+//! - **TREE-1 (turns).** In turn `t` a member sends piece `t` up the tree that it is inside of, and piece `t + ahead`
+//!   up the one that it is a leaf of; then it takes piece `t - behind` from above and passes it down. `ahead` and
+//!   `behind` are less than the slots of a queue: so a slot that somebody needs in turn `t` was freed by its reader in
+//!   an earlier one. (Leaves are ahead so that one tree does not wait for the other.)
 //! - **TREE-2 (leaves first).** On the way up a member does first what waits for nobody; on the way down, what others
 //!   wait for. So within a turn waits go along one tree only, and end.
 //!
@@ -51,11 +52,17 @@ pub async fn double_tree<C: Core, T: Element>(
             .collect::<Vec<_>>()
     });
     let count = pieces[0].len();
-    let behind = queues.depth() as usize - 1;
+    let (ahead, behind) = (queues.depth() as usize - 1, queues.depth() as usize - 1);
     for turn in 0..count + behind {
         for which in order {
             let tree = &trees[which];
-            if let Some(piece) = pieces[which].get(turn) {
+            let first = match turn {
+                0 => 0,
+                _ if tree.is_leaf() => turn + ahead,
+                _ => turn,
+            };
+            let last = if tree.is_leaf() { turn + ahead } else { turn };
+            for piece in pieces[which].iter().take(last + 1).skip(first) {
                 let mine = core.load(x.slice(piece.clone())?).await?;
                 if let Some(result) = tree.up(core, mine, op).await? {
                     tree.down(core, &result).await?;
