@@ -261,8 +261,8 @@ pub trait Core: Sized {
     /// Sends a tile to a neighbour: the next message of the queue behind this port.
     ///
     /// Waits for a free slot, as [`wait`](Core::wait) does; not for the message to arrive. **Release**: whoever
-    /// [receives](Core::recv) it sees everything this kernel did before. Data and length become visible
-    /// together. A tile that is longer than a slot is refused.
+    /// [receives](Core::recv) it sees everything this kernel did before; but for messages in other queues, which
+    /// announce themselves. Data and length become visible together. A tile that is longer than a slot is refused.
     #[track_caller]
     fn send<T: Element>(&self, port: Port<T>, tile: &Tile<T>) -> impl Future<Output = Result<()>> {
         let at = self.attribution().site();
@@ -315,11 +315,21 @@ pub trait Core: Sized {
         }
     }
 
-    /// Moves a tile into a slot of a queue: the part of [`send`](Core::send) that takes time.
+    /// Moves a tile into a slot of a queue and raises `full` when it is there: what [`send`](Core::send) is for.
     #[doc(hidden)]
     #[track_caller]
-    fn queue_put<T: Element>(&self, slot: Shared<T>, tile: &Tile<T>) -> impl Future<Output = Result<()>> {
-        self.store(slot, tile)
+    fn queue_put<T: Element>(
+        &self,
+        slot: Shared<T>,
+        tile: &Tile<T>,
+        full: Signal,
+        value: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let (store, notify) = (self.store(slot, tile), self.notify(full, Notify::Set(value)));
+        async move {
+            store.await?;
+            notify.await
+        }
     }
 
     /// Begins to move a slot of a queue into a tile: the part of [`recv`](Core::recv) that takes time.

@@ -277,13 +277,13 @@ impl<T: Element> Port<T> {
 
     async fn put<C: Core>(&self, core: &C, number: i32, tile: &Tile<T>) -> Result<()> {
         let slot = self.slot(self.peer, self.theirs, number, tile.len())?;
-        core.queue_put(slot, tile).await?;
         let theirs = |signal| self.slot_cell(self.peer, self.theirs, number, signal);
         let length = i32::try_from(tile.len()).unwrap_or(i32::MAX);
+        // Before `full`, which publishes both (QUE-2); the slot is ours until then (QUE-3).
         core.notify(theirs(QueueSignal::Length)?, Notify::Set(length))
             .await?;
-        let full = Notify::Set(number.wrapping_add(1));
-        core.notify(theirs(QueueSignal::Full)?, full).await
+        let full = theirs(QueueSignal::Full)?;
+        core.queue_put(slot, tile, full, number.wrapping_add(1)).await
     }
 
     /// Begins to read a message that is there.

@@ -33,12 +33,16 @@ pub enum Instruction {
     },
     /// Waiting for a transfer of this core's that was answered with a ticket.
     Join(Ticket),
-    /// The part of [`Core::send`] that moves data: a tile into a slot of a neighbour's queue.
+    /// The part of [`Core::send`] that moves data: a tile into a slot of a neighbour's queue, then its signal.
     Put {
         /// The slot.
         slot: Span,
         /// The tile's bytes; `None` if it is hollow.
         bytes: Option<Vec<u8>>,
+        /// What says that it is there.
+        full: Signal,
+        /// The value that it is set to.
+        value: i32,
     },
     /// The part of [`Core::recv`] that moves data: a slot's bytes, answered with [`Answer::Taken`] at once; the
     /// ticket is for the time it takes.
@@ -256,13 +260,24 @@ impl Core for SteppedCore {
     }
 
     #[track_caller]
-    fn queue_put<T: Element>(&self, slot: Shared<T>, tile: &Tile<T>) -> impl Future<Output = Result<()>> {
+    fn queue_put<T: Element>(
+        &self,
+        slot: Shared<T>,
+        tile: &Tile<T>,
+        full: Signal,
+        value: i32,
+    ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         async move {
             check_lengths("the tile", tile.len() as u64, slot.span().len, at)?;
             let bytes = (!tile.is_hollow()).then(|| bytemuck::cast_slice(tile.values()).to_vec());
-            let slot = slot.span();
-            self.step(at, Instruction::Put { slot, bytes }).await.map(drop)
+            let put = Instruction::Put {
+                slot: slot.span(),
+                bytes,
+                full,
+                value,
+            };
+            self.step(at, put).await.map(drop)
         }
     }
 

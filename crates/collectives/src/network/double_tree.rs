@@ -6,13 +6,14 @@
 //! bandwidth broadcast, reduction and scan, 2009.)
 //!
 //! Pieces go up one after the other; a member takes the result of a piece from above while later ones are still on
-//! their way up, less far behind than a queue has slots.
+//! their way up. How far it overlaps depends on the slots of a queue: with one slot it does not.
 //!
 //! # Invariants
 //! - **TREE-1 (turns).** In turn `t` a member sends piece `t` up the tree that it is inside of, and piece `t + ahead`
-//!   up the one that it is a leaf of; then it takes piece `t - behind` from above and passes it down. `ahead` and
-//!   `behind` are less than the slots of a queue: so a slot that somebody needs in turn `t` was freed by its reader in
-//!   an earlier one. (Leaves are ahead so that one tree does not wait for the other.)
+//!   up the one that it is a leaf of; then it takes piece `t - behind` from above and passes it down. `ahead` is less
+//!   than the slots of a queue, and so is what a member is further behind than the one above it: so a slot that
+//!   somebody needs in turn `t` was freed by its reader in an earlier one. (Leaves are ahead so that one tree does not
+//!   wait for the other; each level is behind the one above so that a turn does not wait for the whole tree.)
 //! - **TREE-2 (leaves first).** On the way up a member does first what waits for nobody; on the way down, what others
 //!   wait for. So within a turn waits go along one tree only, and end.
 //!
@@ -52,8 +53,9 @@ pub async fn double_tree<C: Core, T: Element>(
             .collect::<Vec<_>>()
     });
     let count = pieces[0].len();
-    let (ahead, behind) = (queues.depth() as usize - 1, queues.depth() as usize - 1);
-    for turn in 0..count + behind {
+    let ahead = queues.depth() as usize - 1;
+    let longest = trees[0].behind.max(trees[1].behind);
+    for turn in 0..count + longest {
         for which in order {
             let tree = &trees[which];
             let first = match turn {
@@ -70,9 +72,9 @@ pub async fn double_tree<C: Core, T: Element>(
                 }
             }
         }
-        let late = turn.checked_sub(behind);
         for which in order.into_iter().rev() {
             let tree = &trees[which];
+            let late = turn.checked_sub(tree.behind);
             if let (Some(piece), Some(above)) = (late.and_then(|late| pieces[which].get(late)), tree.above) {
                 let result = core.recv(above, piece.len()).await?;
                 tree.down(core, &result).await?;
@@ -85,6 +87,8 @@ pub async fn double_tree<C: Core, T: Element>(
 
 /// My place in one of the trees.
 struct Branch<T> {
+    /// How many turns after its own way up a piece is taken from above.
+    behind: usize,
     above: Option<Port<T>>,
     below: [Option<Port<T>>; 2],
 }
@@ -121,7 +125,16 @@ impl<T: Element> Branch<T> {
                 *slot = Some(queues.port(first + 1 + index, member(child), first)?);
             }
         }
-        Ok(Branch { above, below })
+        let mut distance = 0;
+        let mut at = place;
+        while let (Some(parent), _) = family(at, ranks) {
+            (at, distance) = (parent, distance + 1);
+        }
+        Ok(Branch {
+            behind: distance * (queues.depth() as usize - 1),
+            above,
+            below,
+        })
     }
 
     fn is_leaf(&self) -> bool {

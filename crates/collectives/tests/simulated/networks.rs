@@ -160,28 +160,6 @@ fn a_double_tree_is_deep_as_a_tree_and_its_pieces_follow_each_other() {
     );
     // Large data: in one piece every level takes all of it; in many, they overlap.
     let bytes = 4_000_000;
-    for n in [2u32, 3, 4, 8] {
-        for v in ["", "\nchip: {vector: 20 GB/s}"] {
-            let text = format!("network: {{kind: full, size: {n}, {WIRE}}}{v}\n");
-            let full = Topology::from_yaml("test", &text).unwrap();
-            for (k, depth) in [(1usize, 8), (8, 8), (64, 8), (64, 64)] {
-                let sizes: &'static [u32] = match n {
-                    2 => &[2],
-                    3 => &[3],
-                    4 => &[4],
-                    _ => &[8],
-                };
-                let t = super::networks::time::<u8>(
-                    &full,
-                    sizes,
-                    NetworkAlgorithm::DoubleTree,
-                    (4_000_000, 2_000_000 / k, depth),
-                    true,
-                );
-                eprintln!("PIECES n={n} v={} k={k} d={depth} {}", v.len() > 0, t / 1_000_000);
-            }
-        }
-    }
     let (whole, pieces) = (time(bytes, bytes / 2), time(bytes, bytes / 200));
     assert!(pieces * 2 < whole, "{pieces} {whole}");
 }

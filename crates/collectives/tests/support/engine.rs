@@ -324,8 +324,15 @@ impl State {
             Instruction::Take { slot } => {
                 return Ok(Answer::Taken(Ticket(0), Some(self.read(rank, &slot, at)?)));
             }
-            Instruction::Store { dst, bytes } | Instruction::Put { slot: dst, bytes } => {
-                self.write(rank, &dst, &bytes.unwrap(), at)?;
+            Instruction::Store { dst, bytes } => self.write(rank, &dst, &bytes.unwrap(), at)?,
+            Instruction::Put {
+                slot,
+                bytes,
+                full,
+                value,
+            } => {
+                self.write(rank, &slot, &bytes.unwrap(), at)?;
+                self.notify(rank, &full, Notify::Set(value), at)?;
             }
             Instruction::Spend(_) | Instruction::Join(_) => {}
             Instruction::Notify { signal, how } => self.notify(rank, &signal, how, at)?,

@@ -15,7 +15,7 @@ impl State {
         match self.purposes[flow.index as usize].take() {
             None => {}
             // Of a task that is gone.
-            Some(Purpose::Posted { core, .. } | Purpose::Fetch { core })
+            Some(Purpose::Posted { core, .. } | Purpose::Put { core, .. } | Purpose::Fetch { core })
                 if self.cores[core as usize].is_none() => {}
             Some(Purpose::Posted {
                 core,
@@ -24,17 +24,20 @@ impl State {
                 start_ps,
                 bytes,
                 from,
+            }) => {
+                self.trace.transfer(from, to, start_ps, now, bytes);
+                self.arrived(core, sequence);
+            }
+            Some(Purpose::Put {
+                core,
+                notice,
                 after_ps,
+                start_ps,
+                bytes,
+                between: (from, to),
             }) => {
                 self.trace.transfer(from, to, start_ps, now + after_ps, bytes);
-                if after_ps == 0 {
-                    self.arrived(core, sequence);
-                } else {
-                    // The low bits: no core has 2^32 transfers under way.
-                    #[allow(clippy::cast_possible_truncation, reason = "see above")]
-                    self.queue
-                        .push(now + after_ps, Event::Landed(core, sequence as u32));
-                }
+                self.queue.push(now + after_ps, Event::Put(core, notice));
             }
             Some(Purpose::Fetch { core }) => {
                 self.core(core).fetches -= 1;
@@ -155,7 +158,7 @@ impl State {
         Ok(true)
     }
 
-    fn keep(&mut self, notice: Notice) -> u32 {
+    pub(crate) fn keep(&mut self, notice: Notice) -> u32 {
         if let Some(index) = self.free_notices.pop() {
             self.notices[index as usize] = notice;
             return index;

@@ -53,7 +53,12 @@ impl State {
             Instruction::Copy { dst, src } => self.copy(core, dst, src),
             Instruction::CopyAsync { dst, src } => self.copy_async(core, dst, src),
             Instruction::Join(ticket) => self.join(core, *ticket),
-            Instruction::Put { slot, bytes } => self.put(core, slot, bytes.as_deref()),
+            Instruction::Put {
+                slot,
+                bytes,
+                full,
+                value,
+            } => self.put(core, slot, bytes.as_deref(), (full, *value)),
             Instruction::Take { slot } => self.take(core, slot),
             Instruction::Reduce { dst, sources, op } => self.reduce(core, dst, sources, *op),
             Instruction::Load { src } => self.load(core, src),
@@ -111,7 +116,7 @@ impl State {
     }
 
     /// Whether this memory is free of the core's own posted transfers. If not, the core will try again.
-    pub(crate) fn clear(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
+    fn clear(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
         let now = self.now();
         let state = self.core(core);
         if state.posted.is_empty() {

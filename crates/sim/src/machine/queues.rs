@@ -5,23 +5,43 @@
 //!   **reads** the slot before anything else. Each of the two takes the latency of the slots' memory and the
 //!   message at its bandwidth. If tiles are kept in another memory, the message passes that too.
 //! - Sending and receiving each cost the queue's `start`. The core does not wait for it when it sends.
-//! - Data, length and `full` arrive together. A credit is a message of its own size on the way back.
+//! - Data, length and `full` arrive together; later than what the core copied or stored before, but messages in
+//!   different queues do not wait for each other.
+//! - A credit is a message of its own size on the way back.
 //! - Slots are read and written side by side: they do not contend for their memory.
 
-use super::state::{Posted, Purpose, Reply, State, Until};
+use super::state::{Event, Notice, Purpose, Reply, State, Until};
 use crate::net::Sent;
 use crate::time::Ps;
 use ringwork_isa::stepped::Answer;
-use ringwork_isa::{Error, Result, Span, Ticket};
+use ringwork_isa::{Error, Notify, Result, Signal, Span, Ticket};
 
 impl State {
-    /// Puts a message into a neighbour's slot; `false` if the core has to try again.
-    pub(crate) fn put(&mut self, core: u32, slot: &Span, bytes: Option<&[u8]>) -> Result<bool> {
+    /// Puts a message into a neighbour's slot.
+    pub(crate) fn put(
+        &mut self,
+        core: u32,
+        slot: &Span,
+        bytes: Option<&[u8]>,
+        (full, value): (&Signal, i32),
+    ) -> Result<bool> {
         let slot = self.locate(core, slot)?;
-        if !self.clear(core, &[], Some(&slot)) {
-            return Ok(false);
-        }
-        let (now, rank) = (self.now(), self.core(core).rank);
+        let (cell, _) = self.slot(core, full)?;
+        let now = self.now();
+        let state = self.core(core);
+        let rank = state.rank;
+        state.puts += 1;
+        let notice = Notice {
+            core,
+            slot: cell,
+            how: Notify::Set(value),
+            after: state.oldest + state.inflight.len() as u64,
+            floor_ps: state.floor_ps.max(now),
+            issued_ps: now,
+            rank,
+        };
+        let floor = notice.floor_ps;
+        let notice = self.keep(notice);
         let start = now.saturating_add(self.queue_start());
         let after_ps = self.slot_access_ps(slot.memory, slot.bytes());
         let mut path = std::mem::take(&mut self.path);
@@ -35,38 +55,41 @@ impl State {
             path => self.network.send(now, start, path, slot.bytes()),
         };
         self.path = path;
-        let until = match sent {
+        match sent {
             Sent::Final { arrival_ps, .. } => {
                 let there = arrival_ps.saturating_add(after_ps);
-                let state = self.core(core);
-                state.floor_ps = state.floor_ps.max(there);
                 self.trace.transfer(rank, slot.rank, start, there, slot.bytes());
-                Until::At(there)
+                self.queue.push(there.max(floor), Event::Put(core, notice));
             }
             Sent::Booked { flow, .. } => {
-                let sequence = self.open_sequence(core);
-                let purpose = Purpose::Posted {
+                let purpose = Purpose::Put {
                     core,
-                    sequence,
-                    to: slot.rank,
+                    notice,
+                    after_ps,
                     start_ps: start,
                     bytes: slot.bytes(),
-                    from: rank,
-                    after_ps,
+                    between: (rank, slot.rank),
                 };
                 self.set_purpose(flow, purpose);
-                Until::Sequence(sequence)
             }
-        };
-        self.core(core).posted.push(Posted {
-            src: None,
-            dst: (slot, until),
-        });
+        }
         if let Some(bytes) = bytes {
             self.memory.store(&slot, bytes);
         }
         self.reply(core, now, Reply::Done);
         Ok(true)
+    }
+
+    /// A message is in its slot: whoever waits for it sees it, once it sees what its sender did before.
+    pub(crate) fn in_slot(&mut self, core: u32, notice: u32) {
+        let floor = self.notices[notice as usize].floor_ps;
+        if floor > self.now() {
+            self.queue.push(floor, Event::Put(core, notice));
+            return;
+        }
+        self.core(core).puts -= 1;
+        self.deliver(notice);
+        self.drain(core);
     }
 
     /// Begins to read a slot of this rank.

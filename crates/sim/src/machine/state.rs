@@ -30,6 +30,8 @@ pub(crate) enum Event {
     Dma(u32),
     /// A task whose kernel has returned has nothing under way any more.
     Drained(u32),
+    /// A message is in its slot: the core that sent it, and the notification that says so.
+    Put(u32, u32),
     /// A transfer that was queued has arrived: the core, and the low bits of its sequence number.
     Landed(u32, u32),
 }
@@ -45,8 +47,17 @@ pub(crate) enum Purpose {
         start_ps: Ps,
         bytes: u64,
         from: u32,
-        /// What it takes from its arrival until it is where it belongs.
+    },
+    /// A message to a neighbour's slot.
+    Put {
+        core: u32,
+        notice: u32,
+        /// What it takes from its arrival until it is in the slot.
         after_ps: Ps,
+        /// For the trace: when it began, how many bytes, and between whom.
+        start_ps: Ps,
+        bytes: u64,
+        between: (u32, u32),
     },
     /// Bytes that the core waits for.
     Fetch { core: u32 },
@@ -156,6 +167,8 @@ pub(crate) struct Core {
     pub(crate) waiting: Option<Waiting>,
     /// Free peeks since the clock last moved for this core.
     pub(crate) peeks: (Ps, u32),
+    /// Messages on their way.
+    pub(crate) puts: u32,
     /// Transfers that the kernel may join, by ticket, and the number of the next.
     pub(crate) tickets: BTreeMap<u64, Until>,
     pub(crate) next_ticket: u64,
@@ -307,6 +320,7 @@ impl State {
             combine_bytes: 0,
             waiting: None,
             peeks: (0, 0),
+            puts: 0,
             tickets: BTreeMap::new(),
             next_ticket: 0,
             unseen: Vec::new(),
@@ -330,6 +344,7 @@ impl State {
             | Event::Retry(core)
             | Event::Ask(core)
             | Event::Drained(core)
+            | Event::Put(core, _)
             | Event::Landed(core, _)
                 if self.cores[core as usize].is_none() => {}
             Event::Poll(core) => self.open(core),
@@ -339,6 +354,7 @@ impl State {
             Event::Ask(core) => self.asked(core),
             Event::Dma(rank) => self.dma_free(rank),
             Event::Drained(core) => self.drain(core),
+            Event::Put(core, notice) => self.in_slot(core, notice),
             Event::Landed(core, sequence) => self.landed(core, sequence),
         }
         self.schedule_wakes();
@@ -397,7 +413,7 @@ impl State {
     pub(crate) fn drain(&mut self, core: u32) {
         let now = self.now();
         let state = self.core(core);
-        if state.returned.is_none() || !state.inflight.is_empty() {
+        if state.returned.is_none() || !state.inflight.is_empty() || state.puts > 0 {
             return;
         }
         if state.floor_ps > now {

@@ -36,7 +36,7 @@ impl State {
         true
     }
 
-    pub(crate) fn open_sequence(&mut self, core: u32) -> u64 {
+    fn open_sequence(&mut self, core: u32) -> u64 {
         let state = self.core(core);
         state.inflight.push_back(false);
         state.oldest + state.inflight.len() as u64 - 1
@@ -116,7 +116,6 @@ impl State {
                     start_ps,
                     bytes,
                     from,
-                    after_ps: 0,
                 };
                 self.set_purpose(flow, purpose);
                 if known.is_none() {
