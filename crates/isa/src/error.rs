@@ -1,6 +1,6 @@
 //! What can go wrong inside a kernel, with the facts in it.
 
-use crate::{Compare, QueueEnd, Rank, Segment, Signal, queue};
+use crate::{Compare, QueueEnd, QueueSignal, Rank, Segment, Signal, queue};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -57,8 +57,9 @@ pub struct Waited {
     pub compare: Compare,
     /// The value that was needed.
     pub needed: i32,
-    /// The queue that the signal belongs to, if it does.
-    pub queue: Option<QueueEnd>,
+    /// If the signal belongs to a queue, what it is for there; then `on` is the rank at the other end, and `signal` the
+    /// port.
+    pub queue: Option<QueueSignal>,
     /// The kernel's line.
     pub site: Site,
 }
@@ -71,14 +72,15 @@ impl Waited {
         (compare, needed): (Compare, i32),
         site: impl Into<Site>,
     ) -> Waited {
+        let end = signal.queue();
         Waited {
             me: signal.holder(),
-            on: signal.rank(),
-            signal: signal.index(),
+            on: end.map_or(signal.rank(), |end| end.peer),
+            signal: end.map_or(signal.index(), |end| end.port),
             value,
             compare,
             needed,
-            queue: signal.queue(),
+            queue: end.map(|end| end.signal),
             site: site.into(),
         }
     }
@@ -86,8 +88,13 @@ impl Waited {
 
 impl fmt::Display for Waited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(end) = self.queue {
+        if let Some(signal) = self.queue {
             write!(f, "rank {} waited at {} ", self.me, self.site)?;
+            let end = QueueEnd {
+                signal,
+                port: self.signal,
+                peer: self.on,
+            };
             return queue::describe(f, end, self.value, self.needed);
         }
         write!(

@@ -357,7 +357,7 @@ fn memory_is_a_resource_that_copies_inside_a_chip_use_twice() {
 
 #[test]
 fn a_product_takes_its_flops_or_its_folds_whichever_is_longer() {
-    let time = |chip: &str, shape: [u64; 3]| {
+    let time = |chip: &str, shape: [usize; 3]| {
         let machine = topology(&format!(
             "network: {{kind: ring, size: 2, bandwidth: 10 GB/s, latency: 1 us}}\nchip: {{{chip}}}\n"
         ));
@@ -366,16 +366,10 @@ fn a_product_takes_its_flops_or_its_folds_whichever_is_longer() {
                 return Ok(());
             }
             let [m, k, n] = shape;
-            let (a, b) = (
-                Tile::<f32>::hollow((m * k) as usize),
-                Tile::hollow((k * n) as usize),
-            );
-            let (a, b) = (
-                a.shaped(m as usize, k as usize)?,
-                b.shaped(k as usize, n as usize)?,
-            );
+            let (a, b) = (Tile::<f32>::hollow(m * k), Tile::hollow(k * n));
+            let (a, b) = (a.shaped(m, k)?, b.shaped(k, n)?);
             let product = core.matmul(&a, &b).await?;
-            assert!(product.is_hollow() && product.len() as u64 == m * n);
+            assert!(product.is_hollow() && product.len() == m * n);
             Ok(())
         })
     };

@@ -155,7 +155,7 @@ fn a_double_tree_is_deep_as_a_tree_and_its_pieces_follow_each_other() {
     // One byte for each tree: up and down at most five levels, two children after each other at each.
     let small = time(2, 1);
     assert!(
-        small >= 2 * 4 * A && small <= 2 * 5 * (A + 2 * B + 2 * G),
+        (2 * 4 * A..=2 * 5 * (A + 2 * B + 2 * G)).contains(&small),
         "{small}"
     );
     // Large data: in one piece every level takes all of it; in many, they overlap.
