@@ -2,7 +2,7 @@
 //!
 //! Inside a box a direct algorithm over shared memory is always the best. Between chips what counts is how many
 //! messages follow each other, how far they go, and how much each link carries; so there are several, and a machine
-//! decides. None needs a scratch buffer or a barrier: [`Queues`](ringwork_isa::Queues) hold what is under way, and
+//! decides. None needs a scratch buffer or a barrier: [`Queues`] hold what is under way, and
 //! their credits keep members in step. With latency `a`, time per byte `b`, `g` to add one, `n` members, `S` bytes:
 //!
 //! | | time | links | exact |
