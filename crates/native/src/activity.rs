@@ -36,10 +36,11 @@ pub(crate) enum Doing {
     Vector,
     Notify,
     Wait,
+    Matmul,
 }
 
-const NAMES: [&str; 8] = [
-    "idle", "copy", "reduce", "load", "store", "vector", "notify", "wait",
+const NAMES: [&str; 9] = [
+    "idle", "copy", "reduce", "load", "store", "vector", "notify", "wait", "matmul",
 ];
 
 /// The chip's side.
