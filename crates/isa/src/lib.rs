@@ -14,6 +14,7 @@ mod signal;
 pub mod stepped;
 mod task;
 mod tile;
+mod way;
 
 pub use barrier::Barrier;
 pub use core::Core;
@@ -31,3 +32,4 @@ pub use region::{
 pub use signal::{Compare, Notify, SIGNAL_STRIDE_BYTES, Signal, Signals};
 pub use task::{Arg, Argument, KernelId, Param, Parameter, Tag, Task, Value, decode, signature_hash};
 pub use tile::Tile;
+pub use way::Way;
