@@ -135,6 +135,7 @@ mod tests {
             rounds: 1,
             sizes: (4, 1024, 4),
             target_ms: 15,
+            budget: Duration::from_secs(60),
         };
         let out = Path::new("/s/lines");
         let job = bench(

@@ -2,7 +2,7 @@
 
 use crate::Algorithm;
 use ringwork_isa::{Operation, Way};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// The staged algorithm of an all-reduce, if it is one.
 #[inline]
@@ -176,11 +176,17 @@ impl Table {
         let mut text =
             String::from("# operation  ranks  ranks-per-core  bytes  way: the first row that fits\n");
         for row in &self.rows {
-            let (ranks, per_core, bytes) = (show(row.ranks), show(row.ranks_per_core), show(row.bytes));
-            let (operation, way) = (row.operation.name(), row.way.name());
-            let _ = writeln!(text, "{operation:<15} {ranks:>5} {per_core:>5} {bytes:>9}  {way}");
+            let _ = writeln!(text, "{row}");
         }
         text
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ranks, per_core, bytes) = (show(self.ranks), show(self.ranks_per_core), show(self.bytes));
+        let (operation, way) = (self.operation.name(), self.way);
+        write!(f, "{operation:<15} {ranks:>5} {per_core:>5} {bytes:>9}  {way}")
     }
 }
 
