@@ -5,6 +5,7 @@ use super::table::{CHOOSABLE, Table, choosable, named};
 use ringwork_isa::{Operation, Way};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::sync::Arc;
 
 /// What the user has said about choosing: the same on every rank, or calls will not fit together.
@@ -158,7 +159,6 @@ impl Chooser {
     }
 
     #[cold]
-    #[expect(clippy::print_stderr, reason = "RINGWORK_DEBUG asks for it")]
     fn say(&self, operation: Operation, bytes: u64, in_window: bool, (way, why): (Way, Why)) {
         // Once for every choice and power of two: a loop of calls says it once.
         let size = bytes.checked_ilog2().map_or(0, |log| log + 1);
@@ -172,14 +172,15 @@ impl Chooser {
             Why::Nothing => format!("no row of {} fits", self.rules.origin),
         };
         let place = if in_window { "in the window" } else { "staged" };
-        eprintln!(
-            "ringwork: rank {} of {} ({} per core): {} of {bytes} bytes, {place}: {} ({why})",
+        let line = format!(
+            "ringwork: rank {} of {} ({} per core): {} of {bytes} bytes, {place}: {way} ({why})\n",
             self.me,
             self.ranks,
             self.per_core,
             operation.name(),
-            way.name(),
         );
+        // In one piece, for other ranks write there too; who closed it does not want to know.
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
 
