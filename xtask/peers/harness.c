@@ -150,7 +150,9 @@ static bool deals_shares(const char *op) { return is(op, "all_gather") || is(op,
 
 static size_t count_of(const struct cell *c) { return c->bytes / sizeof(float); }
 static size_t share_of(const struct cell *c) { return count_of(c) / (size_t)my.ranks; }
-static bool in_place(const struct cell *c) { return is(c->mode, "inp"); }
+static bool in_place(const struct cell *c) {
+    return is(c->mode, "inp") || (is(c->mode, "use") && (is(c->op, "all_reduce") || is(c->op, "broadcast")));
+}
 
 static size_t in_floats(const struct cell *c) { return is(c->op, "all_gather") ? share_of(c) : count_of(c); }
 static size_t out_floats(const struct cell *c) { return is(c->op, "reduce_scatter") ? share_of(c) : count_of(c); }
@@ -297,13 +299,15 @@ static void run_back_to_back(const struct cell *c, call_fn *call, unsigned calls
 
 static void run_with_use(const struct cell *c, call_fn *call, unsigned calls) {
     uint64_t *entry = my.shared->stamps[my.rank].entry, *exit = my.shared->stamps[my.rank].exit;
-    const size_t in = in_floats(c), out = out_floats(c);
+    float *in = in_of(c);
+    const float *result = result_of(c);
+    const size_t in_count = in_floats(c), out_count = out_floats(c);
     for (unsigned i = 1; i <= calls; i++) {
-        rewrite(my.in, in);
+        rewrite(in, in_count);
         meet();
         entry[i] = ticks();
         call(c, i);
-        read_all(my.out, out);
+        read_all(result, out_count);
         exit[i] = ticks();
     }
 }

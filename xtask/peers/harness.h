@@ -6,12 +6,13 @@
  * Modes
  *   oop  out of place, back to back.        sample i = E(i) - E(i-1)
  *   inp  in place, back to back.            sample i = E(i) - E(i-1)
- *   use  out of place; before each call every rank rewrites its input and all meet; the timed part
- *        is the call and then a read of the whole result.   sample i = E(i) - first entry of call i
+ *   use  before each call every rank rewrites its input and all meet; the timed part is the call and
+ *        then a read of the whole result.   sample i = E(i) - first entry of call i
+ *        all_reduce and broadcast in place, the others out of place: how programs call them.
  * E(i) is when the last rank left call i, on the one time stamp counter the ranks share. The samples
  * of oop and inp therefore add up to the wall time: skew between ranks cannot hide.
- * A broadcast has one buffer and is measured as inp, its root moving on by one each call; a barrier
- * has none and is measured as oop with zero bytes.
+ * A broadcast has one buffer, so no oop, and its root moves on by one each call; a barrier has none
+ * and is measured as oop with zero bytes.
  *
  * Sizes are those of nccl-tests: all_reduce and broadcast count the bytes of one rank's buffer,
  * all_gather its whole output, reduce_scatter and all_to_all its whole input.

@@ -68,12 +68,57 @@ fn every_operation_is_right_in_every_mode() {
         "scatter",
         "barrier",
     ] {
-        let of = rows
-            .lines()
-            .filter(|line| line.split(',').nth(2) == Some(op))
-            .count();
-        assert!(of >= 1, "{op}: {rows}");
+        let modes = |mode: &str| {
+            let of = |line: &&str| line.split(',').skip(2).take(2).eq([op, mode]);
+            rows.lines().filter(of).count()
+        };
+        let sizes = if op == "barrier" { 1 } else { 3 };
+        let has = |is: bool| if is { sizes } else { 0 };
+        assert_eq!(
+            modes("oop"),
+            has(!["bcast", "reduce"].contains(&op)),
+            "{op}: {rows}"
+        );
+        let one_buffer = !["gather", "scatter", "barrier"].contains(&op);
+        assert_eq!(modes("inp"), has(one_buffer), "{op}: {rows}");
+        assert_eq!(modes("use"), has(op != "barrier"), "{op}: {rows}");
     }
+}
+
+#[test]
+fn every_way_of_every_operation_is_right_and_has_a_row() {
+    let run = |memory: &str| {
+        bench(&[
+            "all", "-g", "3", "-b", "12K", "-e", "12K", "--modes", "oop,inp", "--algo", "all", memory,
+            "--csv",
+        ])
+    };
+    let (window, own) = (run("--window"), run("--own"));
+    assert!(!window.contains("BAD") && !own.contains("BAD"), "{window}{own}");
+    for (op, ways) in [
+        (
+            "allreduce",
+            &[
+                "packet",
+                "onephase",
+                "twophase",
+                "ring",
+                "bidirectional-ring",
+                "window-pull",
+                "window-push",
+            ][..],
+        ),
+        ("allgather", &["staged", "window-pull"]),
+        ("reduce_scatter", &["staged", "window-pull"]),
+        ("bcast", &["staged", "window-pull"]),
+    ] {
+        for way in ways {
+            let row = format!("ringwork-{way},3,{op},inp,");
+            assert!(window.contains(&row), "{row}: {window}");
+            assert_eq!(own.contains(&row), !way.starts_with("window"), "{row}: {own}");
+        }
+    }
+    assert!(window.contains("ringwork,3,alltoall,inp,"), "{window}");
 }
 
 #[test]
@@ -99,7 +144,13 @@ fn every_type_reduction_and_root_is_right() {
 
 #[test]
 fn one_wrong_value_on_one_rank_fails_the_whole() {
-    for op in ["all_reduce", "all_gather", "broadcast"] {
+    for op in [
+        "all_reduce",
+        "all_gather",
+        "reduce_scatter",
+        "broadcast",
+        "all_to_all",
+    ] {
         let run = |also: &[&str]| {
             let line = [
                 "bench", op, "-g", "3", "-b", "12K", "-e", "12K", "--modes", "inp,use", "--spoil",
@@ -212,22 +263,59 @@ fn what_cannot_be_measured_is_refused_with_a_cure() {
     refused(&["reduce", "-r", "2", "-g", "2"], "there are 2 ranks");
     refused(&["all_reduce", "--plot", "x.png"], ".svg or .html");
     refused(&["all_reduce", "--algo", "rign"], "did you mean `ring`?");
+    refused(&["broadcast", "--algo", "ring"], "use one of staged, window-pull");
+    refused(&["barrier", "--algo", "all"], "only one way");
 }
 
 #[test]
-fn tuning_writes_a_table_of_ways() {
+fn tuning_writes_a_table_of_ways_that_is_read_back() {
     let path = std::env::temp_dir().join(format!("ringwork-{}.tune", std::process::id()));
-    let (code, stdout, stderr) = ringwork(&["tune", "-g", "2", "-e", "4K", "-o", path.to_str().unwrap()]);
+    let file = path.to_str().unwrap();
+    let (code, stdout, stderr) = ringwork(&["tune", "-g", "2", "-e", "1K", "-o", file]);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stdout.contains("RINGWORK_TUNE="), "{stdout}");
     let table = std::fs::read_to_string(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    for line in table.lines().filter(|line| !line.starts_with('#')) {
-        assert_eq!(line.split_whitespace().count(), 5, "{line}");
-        assert!(line.starts_with("all_reduce"), "{line}");
+    let (measured, rest) = table.split_once("# Other numbers of ranks").unwrap();
+    for op in ["all_reduce", "all_gather", "reduce_scatter", "broadcast"] {
+        let rows: Vec<&str> = measured.lines().filter(|line| line.starts_with(op)).collect();
+        assert!(
+            rows.iter().all(|row| row.split_whitespace().nth(1) == Some("2")),
+            "{table}"
+        );
+        let last = rows.last().unwrap();
+        assert_eq!(
+            last.split_whitespace().nth(3),
+            Some("*"),
+            "the last fits any size: {table}"
+        );
+        assert!(rest.contains(op), "{table}");
     }
+    let tuned = Command::new(env!("CARGO_BIN_EXE_ringwork"))
+        .args([
+            "bench",
+            "all_reduce",
+            "-b",
+            "64",
+            "-e",
+            "64",
+            "--own",
+            "--modes",
+            "inp",
+        ])
+        .args(QUICK)
+        .envs([("RINGWORK_TUNE", file), ("RINGWORK_DEBUG", "1")])
+        .output()
+        .unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let said = String::from_utf8_lossy(&tuned.stderr).into_owned();
+    let first = measured
+        .lines()
+        .find(|line| line.starts_with("all_reduce") && !line.contains("window"));
+    let way = first.unwrap().split_whitespace().last().unwrap();
+    let chosen = format!("all_reduce of 64 bytes, staged: {way} (row ");
     assert!(
-        table.lines().last().unwrap().contains('*'),
-        "the last row fits all: {table}"
+        tuned.status.success() && said.contains(&chosen),
+        "{chosen}: {said}{table}"
     );
+    assert!(said.contains(file), "{said}");
 }

@@ -1,5 +1,6 @@
 //! The ways to all-reduce, as a choice a user can name.
 
+use ringwork_isa::Way;
 use std::fmt;
 use std::str::FromStr;
 
@@ -37,26 +38,29 @@ impl Algorithm {
         Algorithm::BidirectionalRing,
     ];
 
+    /// The same among all ways to do a collective.
+    #[must_use]
+    pub const fn way(self) -> Way {
+        match self {
+            Algorithm::Packet => Way::Packet,
+            Algorithm::OnePhase => Way::OnePhase,
+            Algorithm::TwoPhase => Way::TwoPhase,
+            Algorithm::Ring => Way::Ring,
+            Algorithm::BidirectionalRing => Way::BidirectionalRing,
+        }
+    }
+
     /// The name a user types.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Algorithm::Packet => "packet",
-            Algorithm::OnePhase => "onephase",
-            Algorithm::TwoPhase => "twophase",
-            Algorithm::Ring => "ring",
-            Algorithm::BidirectionalRing => "bidirectional-ring",
-        }
+        self.way().name()
     }
 
     /// Whether every element is accumulated in rank order and rounded once, so that the result is the
     /// same bits as that of every other exact algorithm.
     #[must_use]
     pub const fn is_exact(self) -> bool {
-        matches!(
-            self,
-            Algorithm::Packet | Algorithm::OnePhase | Algorithm::TwoPhase
-        )
+        self.way().is_exact()
     }
 }
 
@@ -69,13 +73,8 @@ impl fmt::Display for Algorithm {
 impl FromStr for Algorithm {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        // The names that others use for the same.
-        let name = match name {
-            "one-shot" => "onephase",
-            "two-shot" => "twophase",
-            name => name,
-        };
-        if let Some(found) = Algorithm::ALL.into_iter().find(|a| a.name() == name) {
+        let way = Way::named(name);
+        if let Some(found) = Algorithm::ALL.into_iter().find(|one| Some(one.way()) == way) {
             return Ok(found);
         }
         let names = Algorithm::ALL.map(Algorithm::name);

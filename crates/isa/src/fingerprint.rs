@@ -1,6 +1,6 @@
 //! The fingerprint of a collective call: what every rank must agree on before it can mean anything.
 
-use crate::{Dtype, ReduceOp};
+use crate::{Dtype, ReduceOp, Way};
 use std::fmt;
 
 /// What is called.
@@ -89,13 +89,14 @@ impl Operation {
     }
 }
 
-/// A collective call in sixteen bytes: operation, dtype, reduction, root, count, and its number.
+/// A collective call in sixteen bytes: operation, dtype, reduction, way, root, count, and its number.
 ///
 /// ```
-/// use ringwork_isa::{Dtype, Fingerprint, Operation, ReduceOp};
+/// use ringwork_isa::{Dtype, Fingerprint, Operation, ReduceOp, Way};
 /// let call = Fingerprint::new(7, Operation::AllReduce, Dtype::F32, 1024).reducing(ReduceOp::Sum);
 /// assert_eq!(Fingerprint::from_words(call.words()), Some(call));
 /// assert_eq!(call.to_string(), "all_reduce of 1024 x f32, sum (call 7)");
+/// assert_eq!(call.by(Way::Packet).to_string(), "all_reduce of 1024 x f32, sum, packet (call 7)");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
@@ -103,8 +104,8 @@ pub struct Fingerprint {
     operation: Operation,
     dtype: Dtype,
     op: Option<ReduceOp>,
-    /// Which algorithm, if there is a choice.
-    way: Option<u8>,
+    /// How it is done, if there is a choice.
+    way: Option<Way>,
     root: Option<u8>,
     count: u64,
 }
@@ -112,6 +113,7 @@ pub struct Fingerprint {
 const NONE: u8 = u8::MAX;
 /// As [`NONE`], in half a byte.
 const NO_NIBBLE: u8 = 15;
+const _: () = assert!(Way::ALL.len() < NO_NIBBLE as usize && ReduceOp::ALL.len() < NO_NIBBLE as usize);
 
 impl Fingerprint {
     /// Call number `sequence` of a communicator.
@@ -136,12 +138,12 @@ impl Fingerprint {
         Fingerprint { op: Some(op), ..self }
     }
 
-    /// The same call by algorithm number `way`, below 15.
+    /// The same call, done this way.
     #[must_use]
     #[inline]
-    pub fn by(self, way: u8) -> Fingerprint {
+    pub fn by(self, way: Way) -> Fingerprint {
         Fingerprint {
-            way: (way < NO_NIBBLE).then_some(way),
+            way: Some(way),
             ..self
         }
     }
@@ -182,10 +184,11 @@ impl Fingerprint {
     #[inline]
     pub fn words(&self) -> [u64; 2] {
         let op = self.op.map_or(NO_NIBBLE, |op| op as u8);
+        let way = self.way.map_or(NO_NIBBLE, |way| way as u8);
         let bytes = [
             self.operation as u8,
             self.dtype as u8,
-            op | self.way.unwrap_or(NO_NIBBLE) << 4,
+            op | way << 4,
             self.root.unwrap_or(NONE),
         ];
         [
@@ -204,7 +207,11 @@ impl Fingerprint {
             .find(|known| *known as u8 == operation)?;
         let dtype = Dtype::ALL.into_iter().find(|known| *known as u8 == dtype)?;
         let (op, way) = (op & NO_NIBBLE, op >> 4);
-        let way = (way != NO_NIBBLE).then_some(way);
+        let way = if way == NO_NIBBLE {
+            None
+        } else {
+            Some(Way::ALL.into_iter().find(|known| *known as u8 == way)?)
+        };
         let op = if op == NO_NIBBLE {
             None
         } else {
@@ -233,7 +240,7 @@ impl fmt::Display for Fingerprint {
             write!(f, ", {op}")?;
         }
         if let Some(way) = self.way {
-            write!(f, ", algorithm {way}")?;
+            write!(f, ", {way}")?;
         }
         match (self.operation, self.root) {
             (Operation::Send, Some(peer)) => write!(f, " to rank {peer}")?,

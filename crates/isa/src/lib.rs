@@ -19,6 +19,7 @@ mod signal;
 pub mod stepped;
 mod task;
 mod tile;
+mod way;
 
 pub use attribution::{Attributed, Attribution};
 pub use barrier::Barrier;
@@ -40,3 +41,4 @@ pub use region::{
 pub use signal::{Compare, Notify, SIGNAL_STRIDE_BYTES, Signal, Signals};
 pub use task::{Arg, Argument, KernelId, Param, Parameter, Tag, Task, Value, decode, signature_hash};
 pub use tile::Tile;
+pub use way::Way;

@@ -149,23 +149,32 @@ impl Field {
             }
         }
         let takes_part = |runner, op, ranks| self.takes_part(runner, op, ranks);
-        let mut last = None;
-        for turn in turns(
+        let turns = turns(
             self.plan.rounds,
             &self.plan.ranks,
             &self.plan.ops,
             self.runners.len(),
             takes_part,
-        ) {
+        );
+        let (begun, mut last) = (Instant::now(), None);
+        for turn in turns {
             let heading = (turn.round, turn.ranks, turn.op);
             if last.replace(heading) != Some(heading) {
+                // Only here, so that whoever is compared has run as often as the others.
+                if begun.elapsed() > self.plan.budget {
+                    println!("\nthe time is up (--budget)");
+                    break;
+                }
                 print!(
-                    "\nround {}/{}, {} ranks, {}:",
+                    "\n{} of at most {}, round {}/{}, {} ranks, {}:",
+                    minutes(begun.elapsed()),
+                    minutes(self.plan.budget),
                     turn.round + 1,
                     self.plan.rounds,
                     turn.ranks,
                     turn.op
                 );
+                let _ = std::io::stdout().flush();
             }
             let runner = &self.runners[turn.runner];
             let taken = self.take(turn)?;
@@ -218,6 +227,11 @@ impl Field {
             },
         })
     }
+}
+
+/// As a clock shows it.
+fn minutes(time: Duration) -> String {
+    format!("{}:{:02}", time.as_secs() / 60, time.as_secs() % 60)
 }
 
 /// What one turn brought.

@@ -6,6 +6,7 @@ use super::placement::Thresholds;
 use super::sample::{Mode, Op};
 use super::{ringwork, size};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Installs other libraries, builds one benchmark against each, runs them and ringwork in turns on this
 /// machine, and prints the best peer beside ringwork at every size, apart for each core placement.
@@ -17,7 +18,7 @@ pub(crate) struct PeersArguments {
     /// Operations [default: all]
     #[arg(long, value_delimiter = ',', value_name = "OP,..")]
     ops: Vec<Op>,
-    /// Modes: oop, inp, use [default: all that an operation has]
+    /// Modes: oop, inp, use [default: inp,use; a barrier has but one]
     #[arg(long, value_delimiter = ',', value_name = "MODE,..")]
     modes: Vec<Mode>,
     /// Numbers of ranks [default: 2,4]
@@ -42,8 +43,11 @@ pub(crate) struct PeersArguments {
     /// How long the timed calls of one line should take together [default: 15]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     target_ms: Option<u32>,
+    /// After how long no operation is begun any more, whatever rounds are left
+    #[arg(long, value_name = "MINUTES", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    budget: u64,
     /// After how long one run of one benchmark is given up
-    #[arg(long, value_name = "SECONDS", default_value_t = 240)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub(crate) limit_s: u64,
     /// How the scheduler treats every benchmark
     #[arg(long, value_enum, default_value_t = Priority::Auto)]
@@ -84,6 +88,8 @@ pub(crate) struct Plan {
     /// Smallest, largest, and the factor between.
     pub(crate) sizes: (u64, u64, u64),
     pub(crate) target_ms: u32,
+    /// After this no operation is begun.
+    pub(crate) budget: Duration,
 }
 
 impl PeersArguments {
@@ -96,7 +102,7 @@ impl PeersArguments {
         };
         Plan {
             ops: given_or(&self.ops, &Op::ALL),
-            modes: given_or(&self.modes, &Mode::ALL),
+            modes: given_or(&self.modes, &[Mode::Inp, Mode::Use]),
             ranks: given_or(&self.ranks, &ranks),
             rounds: self.rounds.unwrap_or(rounds),
             sizes: (
@@ -105,6 +111,7 @@ impl PeersArguments {
                 self.factor.unwrap_or(factor),
             ),
             target_ms: self.target_ms.unwrap_or(target_ms),
+            budget: Duration::from_secs(60 * self.budget),
         }
     }
 
@@ -167,6 +174,8 @@ mod tests {
         let (long, quick) = (arguments("").plan(), arguments("--quick").plan());
         assert_eq!((long.ranks, long.sizes), (vec![2, 4], (4, 64 << 20, 4)));
         assert_eq!((quick.ranks, quick.sizes), (vec![2], (4, 1 << 20, 16)));
+        assert_eq!(long.budget, Duration::from_secs(20 * 60));
+        assert_eq!(arguments("--budget 3").plan().budget, Duration::from_secs(180));
         let named = arguments("--quick --ops barrier,bcast --max 16M --rounds 1 --ranks 3").plan();
         assert_eq!(named.ops, [Op::Barrier, Op::Broadcast]);
         assert_eq!((named.sizes.1, named.rounds, named.ranks), (16 << 20, 1, vec![3]));

@@ -41,8 +41,8 @@ impl Default for Thresholds {
     }
 }
 
-/// Longer than any hop: the probe itself was disturbed, or never ran.
-const DISTURBED_NS: f64 = 1e6;
+/// Longer than any hop: the two shared a core, or the probe was disturbed, or never ran.
+const DISTURBED_NS: f64 = 1000.0;
 
 impl Thresholds {
     /// Where a sample ran, or `None` if the cores moved meanwhile or the probe cannot tell.

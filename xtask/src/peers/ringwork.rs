@@ -119,6 +119,8 @@ pub(crate) fn bench(program: &Path, op: Op, ranks: u32, modes: &[Mode], plan: &P
             "--target",
             &format!("{}ms", plan.target_ms),
         ])
+        // As the harness binds everyone else's, also where ranks share cores.
+        .and(["--pin", "core"])
         .and([csv])
 }
 
@@ -135,6 +137,7 @@ mod tests {
             rounds: 1,
             sizes: (4, 1024, 4),
             target_ms: 15,
+            budget: Duration::from_secs(60),
         };
         let out = Path::new("/s/lines");
         let job = bench(
@@ -146,8 +149,8 @@ mod tests {
             out,
         );
         let words: Vec<String> = job.words.iter().map(|word| word.display().to_string()).collect();
-        let wanted =
-            "ringwork bench all_reduce -g 2 -b 4 -e 1024 -f 4 --modes inp,use --target 15ms --csv=/s/lines";
+        let wanted = "ringwork bench all_reduce -g 2 -b 4 -e 1024 -f 4 --modes inp,use --target 15ms --pin core \
+             --csv=/s/lines";
         assert_eq!(words.join(" "), wanted);
     }
 }

@@ -36,7 +36,7 @@ impl Op {
     pub(crate) fn modes(self) -> &'static [Mode] {
         match self {
             Op::Barrier => &[Mode::Oop],
-            Op::Broadcast => &[Mode::Inp],
+            Op::Broadcast => &[Mode::Inp, Mode::Use],
             _ => &[Mode::Oop, Mode::Inp, Mode::Use],
         }
     }

@@ -1,11 +1,11 @@
 //! What `ringwork bench` takes: the flags of nccl-tests, and ours.
 
-use super::collective::Collectives;
+use super::collective::{Collective, Collectives};
 use crate::launch::Pin;
+use crate::nearest::nearest;
 use crate::units::{parse_bytes, parse_time};
 use clap::{Args, ValueEnum};
-use ringwork::collectives::Algorithm;
-use ringwork::isa::{Dtype, ReduceOp};
+use ringwork::isa::{Dtype, ReduceOp, Way};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -73,10 +73,11 @@ pub(crate) struct BenchArguments {
     /// Data in each process's own memory in every mode
     #[arg(long)]
     pub(crate) own: bool,
-    /// How to all-reduce: packet, onephase, twophase, ring, bidirectional-ring; or all, to compare
+    /// How to do it: of all_reduce packet, onephase, twophase, ring, bidirectional-ring, window-pull, window-push; of
+    /// all_gather, reduce_scatter, broadcast staged, window-pull; or all, to compare
     /// [default: what the library chooses]
     #[arg(long, value_name = "NAME")]
-    pub(crate) algo: Option<Choice<Algorithm>>,
+    pub(crate) algo: Option<Ways>,
     /// Time to spend on the timed calls of one size
     #[arg(long, value_name = "T", default_value = "50ms", value_parser = parse_time)]
     pub(crate) target: Duration,
@@ -129,7 +130,27 @@ impl BenchArguments {
                 plot.display()
             ));
         }
-        Ok(())
+        self.check_ways()
+    }
+
+    /// Of one operation there must be what is asked for; of all, those that have it.
+    fn check_ways(&self) -> Result<(), String> {
+        let (Some(ways), [only]) = (self.algo, &self.op.0[..]) else {
+            return Ok(());
+        };
+        if !ways.of(*only).is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = Way::of(only.operation()).map(Way::name).collect();
+        Err(match ways {
+            Ways::One(way) if !names.is_empty() => {
+                format!(
+                    "--algo {way}: {only} has no such way; use one of {}, all",
+                    names.join(", ")
+                )
+            }
+            _ => format!("--algo: there is only one way to do {only}; leave it out"),
+        })
     }
 
     /// The sizes asked for.
@@ -193,7 +214,42 @@ macro_rules! choice {
         }
     )*};
 }
-choice!(ReduceOp, Dtype, Algorithm);
+choice!(ReduceOp, Dtype);
+
+/// Which ways to do an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ways {
+    One(Way),
+    All,
+}
+
+impl Ways {
+    /// Those that there are of an operation: none if it has no such way, or no choice.
+    pub(crate) fn of(self, collective: Collective) -> Vec<Way> {
+        let ways = Way::of(collective.operation());
+        ways.filter(|way| self == Ways::All || self == Ways::One(*way))
+            .collect()
+    }
+}
+
+impl FromStr for Ways {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Ways, String> {
+        if name == "all" {
+            return Ok(Ways::All);
+        }
+        if let Some(way) = Way::named(name) {
+            return Ok(Ways::One(way));
+        }
+        let names = Way::ALL.map(Way::name);
+        let hint = nearest(name, names).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+        Err(format!(
+            "no such algorithm; {hint}use one of {}, all",
+            names.join(", ")
+        ))
+    }
+}
 
 /// Which roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! The operations that can be measured, and what sizes and bandwidths mean for each (nccl-tests' conventions).
 
 use crate::nearest::nearest;
+use ringwork::isa::Operation;
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// An operation.
@@ -77,12 +79,47 @@ impl Collective {
         )
     }
 
+    /// The communicator's word for it.
+    pub(crate) const fn operation(self) -> Operation {
+        match self {
+            Collective::AllReduce => Operation::AllReduce,
+            Collective::AllGather => Operation::AllGather,
+            Collective::ReduceScatter => Operation::ReduceScatter,
+            Collective::Broadcast => Operation::Broadcast,
+            Collective::Reduce => Operation::Reduce,
+            Collective::AllToAll => Operation::AllToAll,
+            Collective::Gather => Operation::Gather,
+            Collective::Scatter => Operation::Scatter,
+            Collective::Barrier => Operation::Barrier,
+        }
+    }
+
     /// Whether it has a form with one buffer.
     pub(crate) const fn in_place(self) -> bool {
+        !matches!(
+            self,
+            Collective::Gather | Collective::Scatter | Collective::Barrier
+        )
+    }
+
+    /// Whether it is used in place where its result is used: as the peers' benchmark does it.
+    pub(crate) const fn used_in_place(self) -> bool {
         matches!(
             self,
             Collective::AllReduce | Collective::Broadcast | Collective::Reduce
         )
+    }
+
+    /// Where rank `me` has its input and its result in the one buffer of an in-place call on `elements`: as in
+    /// nccl-tests, each part is where it would be in the whole.
+    pub(crate) fn parts(self, elements: usize, ranks: usize, me: usize) -> (Range<usize>, Range<usize>) {
+        let per = elements / ranks;
+        let (whole, mine) = (0..elements, me * per..(me + 1) * per);
+        match self {
+            Collective::AllGather => (mine, whole),
+            Collective::ReduceScatter => (whole, mine),
+            _ => (whole.clone(), whole),
+        }
     }
 
     /// Whether it has a form with two buffers.
@@ -181,6 +218,9 @@ mod tests {
         assert_eq!(counts(Collective::AllReduce), Counts { send: 12, recv: 12 });
         assert_eq!(counts(Collective::AllGather), Counts { send: 4, recv: 12 });
         assert_eq!(counts(Collective::ReduceScatter), Counts { send: 12, recv: 4 });
+        assert_eq!(Collective::AllGather.parts(12, 3, 1), (4..8, 0..12));
+        assert_eq!(Collective::ReduceScatter.parts(12, 3, 2), (0..12, 8..12));
+        assert_eq!(Collective::AllToAll.parts(12, 3, 2), (0..12, 0..12));
         assert_eq!(Collective::AllGather.whole(64, 4, 3), Some(60));
         assert_eq!(Collective::AllGather.whole(8, 4, 3), None);
         assert_eq!(Collective::AllReduce.whole(7, 4, 3), Some(4));

@@ -1,16 +1,16 @@
 //! Measuring one operation at one size in one mode: every rank runs this.
 
 use super::arguments::{BenchArguments, Mode, Roots};
-use super::collective::Collective;
+use super::collective::{Collective, Counts};
 use super::stats::{Stats, Whose};
 use super::verify::Pattern;
-use ringwork::collectives::Algorithm;
 use ringwork::collectives::communicator::{
     Communicator, HopProbe, Input, Output, Result, Source, Target, WindowBuffer,
 };
-use ringwork::isa::{Element, ReduceOp};
+use ringwork::isa::{Element, ReduceOp, Way};
 use ringwork::native::ticks;
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// What one row measures.
@@ -19,7 +19,8 @@ pub(crate) struct Question {
     pub(crate) collective: Collective,
     pub(crate) op: ReduceOp,
     pub(crate) root: Roots,
-    pub(crate) algorithm: Option<Algorithm>,
+    /// How it is done, instead of what the library chooses.
+    pub(crate) way: Option<Way>,
     pub(crate) mode: Mode,
     pub(crate) bytes: usize,
 }
@@ -66,34 +67,31 @@ impl<'a> Bench<'a> {
     pub(crate) fn ask<T: Element>(&mut self, question: Question) -> Result<Option<Answer>> {
         let Question {
             collective,
-            algorithm,
+            way,
             mode,
             ..
         } = question;
         let in_place = match mode {
             Mode::Oop => false,
             Mode::Inp => true,
-            Mode::Use => collective.in_place(),
+            Mode::Use => collective.used_in_place(),
         };
         let exists = if in_place {
             collective.in_place()
         } else {
             collective.out_of_place()
         };
-        let named = algorithm.is_none() || collective == Collective::AllReduce && in_place;
-        if !exists || !named || collective == Collective::Barrier && mode != Mode::Oop {
+        let in_window = self.arguments.window || mode != Mode::Oop && !self.arguments.own;
+        let averages = collective.reduces() && question.op == ReduceOp::Avg;
+        let possible =
+            way.is_none_or(|way| (in_window || !way.needs_window()) && (way.is_exact() || !averages));
+        if !exists || !possible || collective == Collective::Barrier && mode != Mode::Oop {
             return Ok(None);
         }
-        let in_window = self.arguments.window || mode != Mode::Oop && !self.arguments.own;
-        let elements = question.bytes / T::DTYPE.bytes();
-        let counts = collective.counts(elements, self.comm.size() as usize);
-        let mut case = Case::<T> {
-            comm: self.comm,
-            question,
-            in_place,
-            send: Data::new(self.comm, if in_place { 0 } else { counts.send }, in_window)?,
-            recv: Data::new(self.comm, counts.recv, in_window)?,
-        };
+        if Way::of(collective.operation()).next().is_some() {
+            self.comm.set_way(collective.operation(), way)?;
+        }
+        let mut case = Case::<T>::new(self.comm, question, in_place, in_window)?;
         let wrong = match self.arguments.check {
             0 => None,
             _ => Some(self.check(&mut case)?),
@@ -172,7 +170,7 @@ impl<'a> Bench<'a> {
             }
             case.call(i)?;
             if fresh {
-                case.recv.read_all();
+                case.read();
             }
             exits[i] = ticks::now().cast_signed();
         }
@@ -235,12 +233,12 @@ impl<T: Element> Data<T> {
         }
     }
 
-    /// Writes all of it, block by block.
-    fn write_all(&mut self, value: impl Fn(usize) -> T) {
+    /// Writes a part of it, block by block; elements are counted from its beginning.
+    fn write(&mut self, part: &Range<usize>, value: impl Fn(usize) -> T) {
         let mut block = [T::zeroed(); BLOCK];
-        for start in (0..self.len()).step_by(BLOCK) {
-            let block = &mut block[..BLOCK.min(self.len() - start)];
-            for (slot, i) in block.iter_mut().zip(start..) {
+        for start in part.clone().step_by(BLOCK) {
+            let block = &mut block[..BLOCK.min(part.end - start)];
+            for (slot, i) in block.iter_mut().zip(start - part.start..) {
                 *slot = value(i);
             }
             match self {
@@ -250,23 +248,17 @@ impl<T: Element> Data<T> {
         }
     }
 
-    /// Reads all of it, block by block, and shows each to `look`.
-    fn read_blocks(&self, mut look: impl FnMut(usize, &[T])) {
+    /// Reads a part of it, block by block, and shows each to `look`; elements are counted from its beginning.
+    fn read(&self, part: &Range<usize>, mut look: impl FnMut(usize, &[T])) {
         let mut block = [T::zeroed(); BLOCK];
-        for start in (0..self.len()).step_by(BLOCK) {
-            let block = &mut block[..BLOCK.min(self.len() - start)];
+        for start in part.clone().step_by(BLOCK) {
+            let block = &mut block[..BLOCK.min(part.end - start)];
             match self {
                 Data::Own(data) => block.copy_from_slice(&data[start..start + block.len()]),
                 Data::Window(data) => assert!(data.read(start, block), "inside"),
             }
-            look(start, block);
+            look(start - part.start, block);
         }
-    }
-
-    fn read_all(&self) {
-        self.read_blocks(|_, block| {
-            black_box(block);
-        });
     }
 }
 
@@ -302,11 +294,42 @@ struct Case<'a, T> {
     comm: &'a Communicator,
     question: Question,
     in_place: bool,
+    /// Empty in place.
     send: Data<T>,
     recv: Data<T>,
+    /// Where the input is: in `send`, or in place in `recv`.
+    input: Range<usize>,
+    /// Where the result is in `recv`.
+    result: Range<usize>,
 }
 
-impl<T: Element> Case<'_, T> {
+impl<'a, T: Element> Case<'a, T> {
+    /// A collective call if the data is in the window.
+    fn new(
+        comm: &'a Communicator,
+        question: Question,
+        in_place: bool,
+        in_window: bool,
+    ) -> Result<Case<'a, T>> {
+        let elements = question.bytes / T::DTYPE.bytes();
+        let (ranks, me) = (comm.size() as usize, comm.rank() as usize);
+        let Counts { send, recv } = question.collective.counts(elements, ranks);
+        let (lens, (input, result)) = if in_place {
+            ((0, elements), question.collective.parts(elements, ranks, me))
+        } else {
+            ((send, recv), (0..send, 0..recv))
+        };
+        Ok(Case {
+            comm,
+            question,
+            in_place,
+            send: Data::new(comm, lens.0, in_window)?,
+            recv: Data::new(comm, lens.1, in_window)?,
+            input,
+            result,
+        })
+    }
+
     /// The root of call `i`.
     fn root(&self, i: usize) -> u32 {
         root_of(self.question.root, i, self.comm.size())
@@ -314,25 +337,20 @@ impl<T: Element> Case<'_, T> {
 
     #[inline]
     fn call(&mut self, i: usize) -> Result<()> {
-        let Question {
-            collective,
-            op,
-            algorithm,
-            ..
-        } = self.question;
+        let Question { collective, op, .. } = self.question;
         let (comm, send, recv) = (self.comm, &self.send, &mut self.recv);
         // Only where there is one: the division is felt beside the least of calls.
         let root = || root_of(self.question.root, i, comm.size());
         match collective {
-            Collective::AllReduce => match (self.in_place, algorithm) {
-                (true, Some(algorithm)) => comm.all_reduce_with(recv, op, algorithm),
-                (true, None) => comm.all_reduce(recv, op),
-                (false, _) => comm.all_reduce_into(send, recv, op),
-            },
+            Collective::AllReduce if self.in_place => comm.all_reduce(recv, op),
+            Collective::AllReduce => comm.all_reduce_into(send, recv, op),
+            Collective::AllGather if self.in_place => comm.all_gather_in_place(recv),
             Collective::AllGather => comm.all_gather(send, recv),
+            Collective::ReduceScatter if self.in_place => comm.reduce_scatter_in_place(recv, op),
             Collective::ReduceScatter => comm.reduce_scatter(send, recv, op),
             Collective::Broadcast => comm.broadcast(recv, root()),
             Collective::Reduce => comm.reduce(recv, op, root()),
+            Collective::AllToAll if self.in_place => comm.all_to_all_in_place(recv),
             Collective::AllToAll => comm.all_to_all(send, recv),
             Collective::Gather => comm.gather(send, recv, root()),
             Collective::Scatter => comm.scatter(send, recv, root()),
@@ -350,20 +368,29 @@ impl<T: Element> Case<'_, T> {
         }
     }
 
+    /// The input, and what is around it.
     fn prepare(&mut self, salt: usize) {
         let (pattern, me) = (self.pattern(salt), self.comm.rank() as usize);
-        if self.in_place {
-            self.recv.write_all(|i| pattern.input(me, i));
-        } else {
-            self.send.write_all(|i| pattern.input(me, i));
-            self.recv.write_all(|_| T::from_i64(77));
+        let all = 0..self.recv.len();
+        if all != self.input || !self.in_place {
+            self.recv.write(&all, |_| T::from_i64(77));
         }
+        self.write_input(|i| pattern.input(me, i));
+    }
+
+    fn write_input(&mut self, value: impl Fn(usize) -> T) {
+        let data = if self.in_place {
+            &mut self.recv
+        } else {
+            &mut self.send
+        };
+        data.write(&self.input, value);
     }
 
     fn count_wrong(&self, salt: usize) -> i64 {
-        let (pattern, me, len) = (self.pattern(salt), self.comm.rank() as usize, self.recv.len());
+        let (pattern, me, len) = (self.pattern(salt), self.comm.rank() as usize, self.result.len());
         let mut wrong = 0;
-        self.recv.read_blocks(|start, block| {
+        self.recv.read(&self.result, |start, block| {
             let bad = |(i, got): &(usize, &T)| {
                 pattern
                     .result(me, *i, len)
@@ -376,25 +403,24 @@ impl<T: Element> Case<'_, T> {
 
     /// Changes the last value of the result.
     fn spoil(&mut self) {
-        let value = [T::from_i64(99)];
-        match &mut self.recv {
-            Data::Own(data) => data.last_mut().into_iter().for_each(|last| *last = value[0]),
-            Data::Window(data) => assert!(data.write(data.len() - 1, &value), "inside"),
-        }
+        let last = self.result.end.saturating_sub(1)..self.result.end;
+        self.recv.write(&last, |_| T::from_i64(99));
     }
 
     fn clear(&mut self) {
-        self.send.write_all(|_| T::zeroed());
-        self.recv.write_all(|_| T::zeroed());
+        self.send.write(&(0..self.send.len()), |_| T::zeroed());
+        self.recv.write(&(0..self.recv.len()), |_| T::zeroed());
     }
 
     /// Rewrites the input.
     fn dirty(&mut self) {
-        let input = if self.in_place {
-            &mut self.recv
-        } else {
-            &mut self.send
-        };
-        input.write_all(|_| T::zeroed());
+        self.write_input(|_| T::zeroed());
+    }
+
+    /// Reads the whole result.
+    fn read(&self) {
+        self.recv.read(&self.result, |_, block| {
+            black_box(block);
+        });
     }
 }

@@ -21,7 +21,7 @@ use crate::output::{append, begin_lines, say, write_new};
 use indicatif::{ProgressBar, ProgressStyle};
 use plot::of_rows;
 use ringwork::collectives::communicator::{Communicator, Error};
-use ringwork::isa::{Dtype, ReduceOp, with_dtype};
+use ringwork::isa::{Dtype, ReduceOp, Way, with_dtype};
 use ringwork::native::ranks::{self, Job, Outcome, RANK_VARIABLE, Stop};
 use row::{CSV_HEADER, Row};
 use serde_json::json;
@@ -134,11 +134,10 @@ fn questions(arguments: &BenchArguments, ranks: u32) -> Vec<(Question, Dtype)> {
             Roots::All if collective.has_root() => (0..ranks).map(Roots::One).collect(),
             root => vec![root],
         };
-        let algorithms = match &arguments.algo {
-            Some(algorithms) if *collective == Collective::AllReduce => {
-                algorithms.0.iter().copied().map(Some).collect()
-            }
-            _ => vec![None],
+        let ways = arguments.algo.map_or_else(Vec::new, |ways| ways.of(*collective));
+        let ways: Vec<Option<Way>> = match ways.is_empty() {
+            true => vec![None],
+            false => ways.into_iter().map(Some).collect(),
         };
         let none = [Dtype::U8];
         let dtypes: &[Dtype] = if *collective == Collective::Barrier {
@@ -158,12 +157,12 @@ fn questions(arguments: &BenchArguments, ranks: u32) -> Vec<(Question, Dtype)> {
                         .iter()
                         .filter_map(|bytes| collective.whole(*bytes, dtype.bytes(), ranks as usize));
                     for bytes in whole {
-                        for algorithm in &algorithms {
+                        for way in &ways {
                             let question = Question {
                                 collective: *collective,
                                 op: *op,
                                 root: *root,
-                                algorithm: *algorithm,
+                                way: *way,
                                 mode: Mode::Oop,
                                 bytes,
                             };

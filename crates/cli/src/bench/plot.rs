@@ -172,8 +172,8 @@ fn escape(text: &str) -> String {
 fn name(row: &Row) -> String {
     let question = &row.question;
     let mut name = format!("{}, {}", question.collective, question.mode.title());
-    if let Some(algorithm) = question.algorithm {
-        let _ = write!(name, ", {algorithm}");
+    if let Some(way) = question.way {
+        let _ = write!(name, ", {way}");
     }
     if row.dtype != ringwork::isa::Dtype::F32 {
         let _ = write!(name, ", {}", row.dtype);

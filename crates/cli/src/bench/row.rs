@@ -2,7 +2,7 @@
 
 use super::measure::{Answer, Question};
 use super::stats::Stats;
-use ringwork::isa::Dtype;
+use ringwork::isa::{Dtype, Way};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 
@@ -59,8 +59,8 @@ impl Row {
 
     /// Such as `ringwork` or `ringwork-twophase`.
     pub(crate) fn library(&self) -> String {
-        let algorithm = self.question.algorithm;
-        algorithm.map_or_else(|| "ringwork".into(), |algorithm| format!("ringwork-{algorithm}"))
+        let way = self.question.way;
+        way.map_or_else(|| "ringwork".into(), |way| format!("ringwork-{way}"))
     }
 
     pub(crate) fn csv(&self) -> String {
@@ -97,7 +97,7 @@ impl Row {
         json!({
             "op": question.collective.name(),
             "mode": question.mode.name(),
-            "algo": question.algorithm.map(|algorithm| algorithm.name()),
+            "algo": question.way.map(Way::name),
             "memory": if self.in_window { "window" } else { "own" },
             "ranks": self.ranks,
             "bytes": question.bytes,

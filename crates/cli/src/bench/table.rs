@@ -3,7 +3,7 @@
 use super::arguments::{BenchArguments, Mode, Roots};
 use super::measure::Question;
 use super::row::Row;
-use ringwork::isa::Dtype;
+use ringwork::isa::{Dtype, Way};
 use std::fmt::Write;
 
 /// Prints lines; knows which columns there are.
@@ -82,7 +82,7 @@ impl Table {
             dtype.name()
         );
         if self.algorithms {
-            let name = question.algorithm.map_or("auto", |algorithm| algorithm.name());
+            let name = question.way.map_or("auto", Way::name);
             let _ = write!(line, "{name:20}");
         }
         for row in rows {

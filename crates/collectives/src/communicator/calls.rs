@@ -148,6 +148,15 @@ impl Communicator {
         self.station()?.all_to_all(input.input(), output.output())
     }
 
+    /// Part `r` of `data` becomes this rank's part of what it was on rank `r`: an
+    /// [`all_to_all`](Communicator::all_to_all) with one buffer.
+    ///
+    /// # Errors
+    /// If it cannot be dealt to the ranks equally; COMM-2.
+    pub fn all_to_all_in_place<T: Element>(&self, data: &mut (impl Target<T> + ?Sized)) -> Result<()> {
+        self.station()?.all_to_all_in_place(data.output())
+    }
+
     /// `output` becomes what everybody sends to this rank, one after the other: `sends[r]` elements of `input`, in
     /// order, go to rank `r`, and `receives[r]` come from it. The counts are compared between all ranks first.
     ///

@@ -1,10 +1,11 @@
 //! Choosing a way: what the user asked for, else what the table says.
 
 use super::error::{Error, Result};
-use super::table::{CHOOSABLE, Table, Way, choosable};
-use ringwork_isa::Operation;
+use super::table::{CHOOSABLE, Table, choosable, named};
+use ringwork_isa::{Operation, Way};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::io::Write;
 use std::sync::Arc;
 
 /// What the user has said about choosing: the same on every rank, or calls will not fit together.
@@ -45,7 +46,7 @@ impl Rules {
                         .split_once('=')
                         .ok_or("write operation=algorithm, separated by commas")?;
                     let operation = choosable(operation.trim())?;
-                    Ok::<_, String>((operation, Way::named(operation, way.trim())?))
+                    Ok::<_, String>((operation, named(operation, way.trim())?))
                 };
                 let read = read().map_err(|problem| bad("RINGWORK_ALGO", &asked, problem))?;
                 rules.asked.retain(|(operation, _)| *operation != read.0);
@@ -54,6 +55,15 @@ impl Rules {
         }
         Ok(rules)
     }
+
+    fn asked(&self, operation: Operation) -> Option<Way> {
+        let asked = self.asked.iter().find(|(known, _)| *known == operation);
+        asked.map(|(_, way)| *way)
+    }
+}
+
+fn index_of(operation: Operation) -> Option<usize> {
+    CHOOSABLE.iter().position(|known| *known == operation)
 }
 
 /// The rules for one communicator, ready to look up.
@@ -67,6 +77,21 @@ pub(super) struct Chooser {
     columns: [Vec<(u64, Way, usize)>; CHOOSABLE.len()],
     /// What was said already.
     said: RefCell<BTreeSet<(usize, Way, u32)>>,
+    /// For each of `CHOOSABLE`: what is asked for instead.
+    asked: [Option<(Way, Why)>; CHOOSABLE.len()],
+}
+
+/// Why a way was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// `RINGWORK_ALGO` says so.
+    Environment,
+    /// The program says so.
+    Program,
+    /// This row of the table fits first, counted from 1.
+    Row(usize),
+    /// No row fits.
+    Nothing,
 }
 
 impl Chooser {
@@ -78,8 +103,10 @@ impl Chooser {
                 .map(|(number, row)| (row.bytes.unwrap_or(u64::MAX), row.way, number))
                 .collect()
         };
+        let asked = |operation| rules.asked(operation).map(|way| (way, Why::Environment));
         Chooser {
             columns: CHOOSABLE.map(column),
+            asked: CHOOSABLE.map(asked),
             rules,
             me,
             ranks,
@@ -88,55 +115,72 @@ impl Chooser {
         }
     }
 
+    /// From now on `operation` is done this way, or as the rules say.
+    ///
+    /// # Errors
+    /// What there is instead.
+    pub(super) fn ask(&mut self, operation: Operation, way: Option<Way>) -> Result<()> {
+        let wrong = |problem| Error::arguments("set_way", problem);
+        choosable(operation.name()).map_err(wrong)?;
+        let asked = match way {
+            Some(way) => Some((named(operation, way.name()).map_err(wrong)?, Why::Program)),
+            None => self.rules.asked(operation).map(|way| (way, Why::Environment)),
+        };
+        if let Some(index) = index_of(operation) {
+            self.asked[index] = asked;
+        }
+        Ok(())
+    }
+
     /// The way to do `operation` with `bytes` of data that is in the window or not.
     ///
     /// Exact unless the user asked otherwise.
     pub(super) fn choose(&self, operation: Operation, bytes: u64, in_window: bool) -> Way {
-        let index = CHOOSABLE.iter().position(|known| *known == operation);
-        let asked = self.rules.asked.iter().find(|(known, _)| *known == operation);
-        let asked = asked
-            .map(|(_, way)| *way)
-            .filter(|way| in_window || !way.needs_window());
+        let index = index_of(operation);
+        let possible = |way: Way| in_window || !way.needs_window();
+        let asked = index
+            .and_then(|index| self.asked[index])
+            .filter(|(way, _)| possible(*way));
         let row = || {
-            let column = self.columns[index?].iter();
-            column
-                .copied()
-                .find(|(most, way, _)| bytes <= *most && (in_window || !way.needs_window()))
+            let mut column = self.columns[index?].iter();
+            let (_, way, number) = column.find(|(most, way, _)| bytes <= *most && possible(*way))?;
+            Some((*way, Why::Row(*number)))
         };
-        let (way, from) = match (asked, row()) {
-            (Some(way), _) => (way, 0),
-            (None, Some((_, way, number))) => (way, number),
-            (None, None) if operation == Operation::AllReduce => (Way::TwoPhase, usize::MAX),
-            (None, None) => (Way::Staged, usize::MAX),
+        let last = if operation == Operation::AllReduce {
+            Way::TwoPhase
+        } else {
+            Way::Staged
         };
+        let (way, why) = asked.or_else(row).unwrap_or((last, Why::Nothing));
         if self.rules.debug {
-            self.say(operation, bytes, in_window, (way, from));
+            self.say(operation, bytes, in_window, (way, why));
         }
         way
     }
 
     #[cold]
-    #[expect(clippy::print_stderr, reason = "RINGWORK_DEBUG asks for it")]
-    fn say(&self, operation: Operation, bytes: u64, in_window: bool, (way, from): (Way, usize)) {
+    fn say(&self, operation: Operation, bytes: u64, in_window: bool, (way, why): (Way, Why)) {
         // Once for every choice and power of two: a loop of calls says it once.
         let size = bytes.checked_ilog2().map_or(0, |log| log + 1);
         if !self.said.borrow_mut().insert((operation as usize, way, size)) {
             return;
         }
-        let why = match from {
-            0 => "RINGWORK_ALGO asks for it".into(),
-            usize::MAX => format!("no row of {} fits", self.rules.origin),
-            row => format!("row {row} of {}", self.rules.origin),
+        let why = match why {
+            Why::Environment => "RINGWORK_ALGO asks for it".into(),
+            Why::Program => "the program asks for it".into(),
+            Why::Row(row) => format!("row {row} of {}", self.rules.origin),
+            Why::Nothing => format!("no row of {} fits", self.rules.origin),
         };
         let place = if in_window { "in the window" } else { "staged" };
-        eprintln!(
-            "ringwork: rank {} of {} ({} per core): {} of {bytes} bytes, {place}: {} ({why})",
+        let line = format!(
+            "ringwork: rank {} of {} ({} per core): {} of {bytes} bytes, {place}: {way} ({why})\n",
             self.me,
             self.ranks,
             self.per_core,
             operation.name(),
-            way.name(),
         );
+        // In one piece, for other ranks write there too; who closed it does not want to know.
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
 
@@ -193,6 +237,25 @@ mod tests {
             Way::Packet,
             "it is not there"
         );
+    }
+
+    #[test]
+    fn what_the_program_asks_for_comes_before_what_the_environment_does() {
+        let mut chooser = chooser(&[("RINGWORK_ALGO", "broadcast=staged")], 4);
+        let large = |chooser: &Chooser, in_window| chooser.choose(Operation::Broadcast, 1 << 20, in_window);
+        chooser.ask(Operation::Broadcast, Some(Way::WindowPull)).unwrap();
+        assert_eq!(large(&chooser, true), Way::WindowPull);
+        assert_eq!(large(&chooser, false), Way::Staged, "it is not there");
+        chooser.ask(Operation::Broadcast, None).unwrap();
+        assert_eq!(large(&chooser, true), Way::Staged);
+        let refused =
+            |chooser: &mut Chooser, operation, way| chooser.ask(operation, way).unwrap_err().to_string();
+        let ring = refused(&mut chooser, Operation::Broadcast, Some(Way::Ring));
+        assert!(
+            ring.contains("`ring` is no way to do broadcast; use one of staged"),
+            "{ring}"
+        );
+        assert!(refused(&mut chooser, Operation::Barrier, None).contains("no choice for `barrier`"));
     }
 
     #[test]

@@ -42,12 +42,13 @@ pub use buffer::{Input, Output, Source, Target, WindowBuffer};
 pub use error::{Error, Result};
 pub use hop::HopProbe;
 pub use pending::Pending;
-pub use table::{Row, Table, Way};
+pub use ringwork_isa::Way;
+pub use table::{CHOOSABLE, Row, Table};
 
 use choose::{Chooser, Rules};
 use environment::Environment;
 use layout::Place;
-use ringwork_isa::{Element, Error as CoreError, Rank, Segment};
+use ringwork_isa::{Element, Error as CoreError, Operation, Rank, Segment};
 use ringwork_native::peers::{Attendant, Peer};
 use ringwork_native::segment::{Alarm, Attached};
 use station::Station;
@@ -156,6 +157,16 @@ impl Communicator {
         if let Ok(mut station) = self.station() {
             station.set_timeout(timeout);
         }
+    }
+
+    /// How `operation` is done from now on in this communicator, instead of what `RINGWORK_ALGO` or the table say;
+    /// they do again after `None`. Every rank must say the same. A way in the window counts only for data that is
+    /// there. Waits for what is pending.
+    ///
+    /// # Errors
+    /// If there is no such way to do it.
+    pub fn set_way(&self, operation: Operation, way: Option<Way>) -> Result<()> {
+        self.station()?.chooser.ask(operation, way)
     }
 
     /// Ends every call in this communicator, on every rank, now and later; also those that are pending.

@@ -3,11 +3,11 @@
 use super::buffer::{Input, Output};
 use super::error::{Error, Result};
 use super::station::Station;
-use super::table::Way;
+use super::table::algorithm;
 use crate::window::{self, Spread};
 use crate::{Algorithm, Team};
 use ringwork_isa::{
-    Element, Fingerprint, In, InOut, Operation, Out, Rank, ReduceOp, Result as CoreResult, Shared,
+    Element, Fingerprint, In, InOut, Operation, Out, Rank, ReduceOp, Result as CoreResult, Shared, Way,
 };
 use ringwork_native::NativeCore;
 
@@ -20,7 +20,7 @@ impl Station {
     ) -> Result<()> {
         self.check_output("all_reduce", &data)?;
         let way = match asked {
-            Some(algorithm) => algorithm.into(),
+            Some(algorithm) => algorithm.way(),
             None => self.choose::<T>(Operation::AllReduce, data.len(), data.in_window()),
         };
         check_average(op, way)?;
@@ -28,7 +28,7 @@ impl Station {
         let team = || self.place.team::<T>();
         self.call(
             |sequence| call(sequence).reducing(op),
-            |core| match (data, way.algorithm()) {
+            |core| match (data, algorithm(way)) {
                 // By its own name: at this size the choice among all would cost as much as the work.
                 (data, Some(Algorithm::Packet)) => in_place(core, data, |data| {
                     let (x, y) = (data.into(), data.into());
@@ -60,7 +60,7 @@ impl Station {
         check_average(op, way)?;
         let call = fingerprint::<T>(Operation::AllReduce, input.len(), way);
         let reducing = |sequence| call(sequence).reducing(op);
-        match (output, way.algorithm()) {
+        match (output, algorithm(way)) {
             // In the window, after one copy to where it shall be.
             (Output::Window(buffer), None) => {
                 let (meet, data) = (self.place.meet(), buffer.region());
@@ -249,16 +249,23 @@ impl Station {
         )
     }
 
+    pub(super) fn all_to_all_in_place<T: Element>(&self, data: Output<'_, T>) -> Result<()> {
+        self.check_output("all_to_all", &data)?;
+        self.check_dealing(data.len())?;
+        let call = fingerprint::<T>(Operation::AllToAll, data.len(), None);
+        let team = self.place.team::<T>();
+        self.call(call, |core| {
+            in_place(core, data, |data| {
+                core.run(crate::all_to_all(core, team, data.into(), data.into()))
+            })
+        })
+    }
+
     pub(super) fn all_to_all<T: Element>(&self, input: Input<'_, T>, output: Output<'_, T>) -> Result<()> {
         self.check_input("all_to_all", &input)?;
         self.check_output("all_to_all", &output)?;
         self.same("all_to_all", output.len(), input.len())?;
-        if !input.len().is_multiple_of(self.size() as usize) {
-            let (len, ranks) = (input.len(), self.size());
-            let problem =
-                format!("{len} elements cannot be dealt to {ranks} ranks equally; use all_to_all_v");
-            return Err(Error::arguments("all_to_all", problem));
-        }
+        self.check_dealing(input.len())?;
         let call = fingerprint::<T>(Operation::AllToAll, input.len(), None);
         self.staged(call, input, output, |core, team, x, y| {
             core.run(crate::all_to_all(core, team, x, y))
@@ -345,6 +352,15 @@ impl Station {
         Err(Error::arguments(call, problem))
     }
 
+    fn check_dealing(&self, len: usize) -> Result<()> {
+        let ranks = self.size();
+        if len.is_multiple_of(ranks as usize) {
+            return Ok(());
+        }
+        let problem = format!("{len} elements cannot be dealt to {ranks} ranks equally; use all_to_all_v");
+        Err(Error::arguments("all_to_all", problem))
+    }
+
     fn check_peer(&self, call: &'static str, peer: u32) -> Result<()> {
         self.check_rank(call, peer)?;
         if peer == self.place.me.0 {
@@ -378,7 +394,7 @@ fn fingerprint<T: Element>(
     let way = way.into();
     move |sequence| {
         let call = Fingerprint::new(sequence, operation, T::DTYPE, count as u64);
-        way.map_or(call, |way| call.by(way as u8))
+        way.map_or(call, |way| call.by(way))
     }
 }
 

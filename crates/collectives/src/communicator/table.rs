@@ -1,132 +1,41 @@
 //! The table of choices: which way an operation is done fastest, by size and by how the ranks sit on the cores.
 
 use crate::Algorithm;
-use ringwork_isa::Operation;
-use std::fmt::Write;
+use ringwork_isa::{Operation, Way};
+use std::fmt::{self, Write};
 
-/// A way to do an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Way {
-    /// All-reduce by packets.
-    Packet,
-    /// All-reduce in one phase.
-    OnePhase,
-    /// All-reduce in two phases.
-    TwoPhase,
-    /// All-reduce around a ring. Not exact: only when asked for.
-    Ring,
-    /// All-reduce around a ring both ways. Not exact: only when asked for.
-    BidirectionalRing,
-    /// Through the scratch, for operations with one such way.
-    Staged,
-    /// In the window, everybody pulls. Only for data that is there.
-    WindowPull,
-    /// In the window, everybody pushes. Only for data that is there.
-    WindowPush,
-}
-
-impl Way {
-    /// Every way.
-    pub const ALL: [Way; 8] = [
-        Way::Packet,
-        Way::OnePhase,
-        Way::TwoPhase,
-        Way::Ring,
-        Way::BidirectionalRing,
-        Way::Staged,
-        Way::WindowPull,
-        Way::WindowPush,
-    ];
-
-    /// The name a user types.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Way::Packet => Algorithm::Packet.name(),
-            Way::OnePhase => Algorithm::OnePhase.name(),
-            Way::TwoPhase => Algorithm::TwoPhase.name(),
-            Way::Ring => Algorithm::Ring.name(),
-            Way::BidirectionalRing => Algorithm::BidirectionalRing.name(),
-            Way::Staged => "staged",
-            Way::WindowPull => "window-pull",
-            Way::WindowPush => "window-push",
-        }
-    }
-
-    /// Whether the result is the same bits as that of every other exact way.
-    #[must_use]
-    pub const fn is_exact(self) -> bool {
-        !matches!(self, Way::Ring | Way::BidirectionalRing)
-    }
-
-    /// Whether the data must be in the window.
-    #[must_use]
-    pub const fn needs_window(self) -> bool {
-        matches!(self, Way::WindowPull | Way::WindowPush)
-    }
-
-    /// Whether there is such a way to do an operation.
-    #[must_use]
-    pub const fn does(self, operation: Operation) -> bool {
-        match operation {
-            Operation::AllReduce => !matches!(self, Way::Staged),
-            Operation::AllGather | Operation::ReduceScatter | Operation::Broadcast => {
-                matches!(self, Way::Staged | Way::WindowPull)
-            }
-            _ => false,
-        }
-    }
-
-    /// The staged algorithm of an all-reduce, if it is one.
-    pub(super) const fn algorithm(self) -> Option<Algorithm> {
-        match self {
-            Way::Packet => Some(Algorithm::Packet),
-            Way::OnePhase => Some(Algorithm::OnePhase),
-            Way::TwoPhase => Some(Algorithm::TwoPhase),
-            Way::Ring => Some(Algorithm::Ring),
-            Way::BidirectionalRing => Some(Algorithm::BidirectionalRing),
-            Way::Staged | Way::WindowPull | Way::WindowPush => None,
-        }
-    }
-
-    /// The way for an operation that a user names: its name, or what others call the same.
-    ///
-    /// # Errors
-    /// What there is instead.
-    pub(super) fn named(operation: Operation, name: &str) -> Result<Way, String> {
-        let name = match name {
-            "one-shot" => "onephase",
-            "two-shot" => "twophase",
-            "window" => "window-pull",
-            name => name,
-        };
-        let ways = || Way::ALL.into_iter().filter(|way| way.does(operation));
-        ways().find(|way| way.name() == name).ok_or_else(|| {
-            let names: Vec<_> = ways().map(Way::name).collect();
-            format!(
-                "`{}` is no way to do {}; use one of {}",
-                name.escape_debug(),
-                operation.name(),
-                names.join(", ")
-            )
-        })
+/// The staged algorithm of an all-reduce, if it is one.
+#[inline]
+pub(super) const fn algorithm(way: Way) -> Option<Algorithm> {
+    match way {
+        Way::Packet => Some(Algorithm::Packet),
+        Way::OnePhase => Some(Algorithm::OnePhase),
+        Way::TwoPhase => Some(Algorithm::TwoPhase),
+        Way::Ring => Some(Algorithm::Ring),
+        Way::BidirectionalRing => Some(Algorithm::BidirectionalRing),
+        Way::Staged | Way::WindowPull | Way::WindowPush => None,
     }
 }
 
-impl From<Algorithm> for Way {
-    fn from(algorithm: Algorithm) -> Way {
-        match algorithm {
-            Algorithm::Packet => Way::Packet,
-            Algorithm::OnePhase => Way::OnePhase,
-            Algorithm::TwoPhase => Way::TwoPhase,
-            Algorithm::Ring => Way::Ring,
-            Algorithm::BidirectionalRing => Way::BidirectionalRing,
-        }
-    }
+/// The way for an operation that a user names: its name, or what others call the same.
+///
+/// # Errors
+/// What there is instead.
+pub(super) fn named(operation: Operation, name: &str) -> Result<Way, String> {
+    let way = Way::named(name).filter(|way| way.does(operation));
+    way.ok_or_else(|| {
+        let names: Vec<_> = Way::of(operation).map(Way::name).collect();
+        format!(
+            "`{}` is no way to do {}; use one of {}",
+            name.escape_debug(),
+            operation.name(),
+            names.join(", ")
+        )
+    })
 }
 
 /// The operations between whose ways there is a choice.
-pub(super) const CHOOSABLE: [Operation; 4] = [
+pub const CHOOSABLE: [Operation; 4] = [
     Operation::AllReduce,
     Operation::AllGather,
     Operation::ReduceScatter,
@@ -267,11 +176,17 @@ impl Table {
         let mut text =
             String::from("# operation  ranks  ranks-per-core  bytes  way: the first row that fits\n");
         for row in &self.rows {
-            let (ranks, per_core, bytes) = (show(row.ranks), show(row.ranks_per_core), show(row.bytes));
-            let (operation, way) = (row.operation.name(), row.way.name());
-            let _ = writeln!(text, "{operation:<15} {ranks:>5} {per_core:>5} {bytes:>9}  {way}");
+            let _ = writeln!(text, "{row}");
         }
         text
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ranks, per_core, bytes) = (show(self.ranks), show(self.ranks_per_core), show(self.bytes));
+        let (operation, way) = (self.operation.name(), self.way);
+        write!(f, "{operation:<15} {ranks:>5} {per_core:>5} {bytes:>9}  {way}")
     }
 }
 
@@ -290,7 +205,7 @@ impl Row {
             ranks: number(ranks)?,
             ranks_per_core: number(ranks_per_core)?,
             bytes: number(bytes)?,
-            way: Way::named(operation, way)?,
+            way: named(operation, way)?,
         };
         row.check()?;
         Ok(row)

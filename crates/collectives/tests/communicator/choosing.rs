@@ -74,7 +74,7 @@ fn ranks_that_would_choose_differently_learn_of_it() {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("algorithm 0") && error.contains("algorithm 1"),
+            error.contains("sum, packet") && error.contains("sum, onephase"),
             "{error}"
         );
         done();

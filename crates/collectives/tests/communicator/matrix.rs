@@ -4,7 +4,7 @@ use super::spmd::{all_well, done, ends, here, long, rank, start};
 use super::values::{assert_bits, reduced, value, values};
 use ringwork_collectives::Algorithm;
 use ringwork_collectives::communicator::Communicator;
-use ringwork_isa::{Dtype, Element, ReduceOp, part_range, with_dtype};
+use ringwork_isa::{Dtype, Element, Operation, ReduceOp, Way, part_range, with_dtype};
 
 /// 1 MiB and three elements, in the smallest type; the long form has as many elements of each.
 const LARGE: usize = (1 << 20) + 3;
@@ -138,6 +138,9 @@ fn movements<T: Element>(comm: &Communicator, count: usize) {
     comm.all_to_all(&wide, &mut swapped).unwrap();
     let swap = |i: usize| value::<T>(op, (i / part) as u32, me as usize * part + i % part);
     assert_bits(&swapped, swap, &what("all_to_all"));
+    let mut data = wide.clone();
+    comm.all_to_all_in_place(&mut data).unwrap();
+    assert_bits(&data, swap, &what("all_to_all_in_place"));
     uneven::<T>(comm, count);
 
     if n > 1 {
@@ -208,6 +211,13 @@ fn windowed<T: Element>(comm: &Communicator, count: usize, ops: &[ReduceOp]) {
         assert!(window.write(0, &mine));
         comm.all_reduce(&mut window, op).unwrap();
         assert_bits(&window.to_vec(), |i| reduced(op, n, i), &what("all_reduce"));
+        for way in Way::of(Operation::AllReduce).filter(|way| way.needs_window()) {
+            comm.set_way(Operation::AllReduce, Some(way)).unwrap();
+            assert!(window.write(0, &mine));
+            comm.all_reduce(&mut window, op).unwrap();
+            assert_bits(&window.to_vec(), |i| reduced(op, n, i), &what(way.name()));
+        }
+        comm.set_way(Operation::AllReduce, None).unwrap();
         comm.all_reduce_into(&mine, &mut window, op).unwrap();
         assert_bits(&window.to_vec(), |i| reduced(op, n, i), &what("all_reduce_into"));
         assert!(window.write(0, &mine));
@@ -235,8 +245,16 @@ fn windowed<T: Element>(comm: &Communicator, count: usize, ops: &[ReduceOp]) {
     comm.all_gather_in_place(&mut window).unwrap();
     assert_bits(&window.to_vec(), from, "all_gather in a window");
     assert!(window.write(0, &values::<T>(op, me, 0..len)));
-    comm.broadcast(&mut window, n - 1).unwrap();
-    assert_bits(&window.to_vec(), |i| value(op, n - 1, i), "broadcast in a window");
+    comm.all_to_all_in_place(&mut window).unwrap();
+    let swap = |i: usize| value::<T>(op, (i / part) as u32, me as usize * part + i % part);
+    assert_bits(&window.to_vec(), swap, "all_to_all in a window");
+    for way in Way::of(Operation::Broadcast) {
+        comm.set_way(Operation::Broadcast, Some(way)).unwrap();
+        assert!(window.write(0, &values::<T>(op, me, 0..len)));
+        comm.broadcast(&mut window, n - 1).unwrap();
+        assert_bits(&window.to_vec(), |i| value(op, n - 1, i), "broadcast in a window");
+    }
+    comm.set_way(Operation::Broadcast, None).unwrap();
     if n > 1 {
         let (next, before) = ((me + 1) % n, (me + n - 1) % n);
         comm.exchange((&values::<T>(op, me, 0..part), next), (&mut other, before))

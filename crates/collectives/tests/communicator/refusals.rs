@@ -3,8 +3,8 @@
 use super::spmd::{all_well, done, ends, here, is_well, rank, spmd, start};
 use ringwork_collectives::Algorithm;
 use ringwork_collectives::communicator::{Communicator, Error};
-use ringwork_isa::ReduceOp;
-use std::time::Duration;
+use ringwork_isa::{ReduceOp, signature_hash};
+use std::time::{Duration, Instant};
 
 #[test]
 fn wrong_arguments_are_refused_and_nobody_waits() {
@@ -13,6 +13,7 @@ fn wrong_arguments_are_refused_and_nobody_waits() {
         assert!(text(comm.broadcast(&mut [0f32], 2).unwrap_err()).contains("no rank 2 among 2"));
         assert!(text(comm.all_gather(&[0f32; 2], &mut [0f32; 3]).unwrap_err()).contains("4 are needed"));
         assert!(text(comm.all_to_all(&[0f32; 3], &mut [0f32; 3]).unwrap_err()).contains("equally"));
+        assert!(text(comm.all_to_all_in_place(&mut [0f32; 3]).unwrap_err()).contains("equally"));
         assert!(text(comm.group(&[0, 0]).unwrap_err()).contains("twice"));
         assert!(text(comm.group(&[]).unwrap_err()).contains("at least one"));
         assert!(text(comm.group(&[7]).unwrap_err()).contains("not among the 2"));
@@ -151,9 +152,7 @@ fn a_rank_that_ends_before_the_rendezvous_is_named_by_the_others() {
 fn a_rank_that_ends_at_the_rendezvous_is_named_by_the_others() {
     if let Some(me) = rank() {
         if me == 3 {
-            // Comes when the others have given up, if at all.
-            std::thread::sleep(Duration::from_millis(2500));
-            done();
+            done(); // It never comes, so that the others wait.
         }
         let text = Communicator::from_env().unwrap_err().to_string();
         assert!(
@@ -162,11 +161,41 @@ fn a_rank_that_ends_at_the_rendezvous_is_named_by_the_others() {
         );
         done();
     }
-    let mut children = start(here!(), 4, &[]);
-    std::thread::sleep(Duration::from_millis(1000));
+    let job = format!("{}-{}", here!(), std::process::id());
+    let mut children = start(here!(), 4, &[("RINGWORK_RENDEZVOUS", &job)]);
+    let address = format!("ringwork-ringwork-{:016x}", signature_hash(&job));
+    // Rank 0's door and the two who came through it; rank 1 has said who it is, and waits.
+    eventually("ranks 1 and 2 have come", || {
+        sockets_at(&address) == 3 && all_asleep(children[1].id())
+    });
     children[1].kill().unwrap();
     let statuses = ends(children);
-    for survivor in [0, 2, 3] {
-        assert!(is_well(&statuses[survivor]), "{statuses:?}");
+    for well in [0, 2, 3] {
+        assert!(is_well(&statuses[well]), "{statuses:?}");
+    }
+}
+
+/// Sockets of this address, or one that begins with it: the one that listens, and its end of each connection.
+fn sockets_at(address: &str) -> usize {
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    sockets.lines().filter(|line| line.contains(address)).count()
+}
+
+/// Whether every thread of a process waits for something.
+fn all_asleep(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('S'))
+    })
+}
+
+/// Waits until it holds.
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
     }
 }
