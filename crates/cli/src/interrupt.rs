@@ -4,19 +4,25 @@ use crate::EXIT_INTERRUPTED;
 use ringwork::runtime::Interrupter;
 use std::sync::{Mutex, PoisonError};
 
-static CURRENT: Mutex<Option<Interrupter>> = Mutex::new(None);
+static CURRENT: Mutex<Vec<Interrupter>> = Mutex::new(Vec::new());
 
 /// From now on Ctrl-C and SIGTERM interrupt what [`watch`] was told of; chips die with this process.
 pub(crate) fn install() {
-    let handler = || match CURRENT.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(interrupter) => interrupter.interrupt(),
-        None => std::process::exit(EXIT_INTERRUPTED.into()),
+    let handler = || {
+        let current = std::mem::take(&mut *CURRENT.lock().unwrap_or_else(PoisonError::into_inner));
+        if current.is_empty() {
+            std::process::exit(EXIT_INTERRUPTED.into());
+        }
+        current.iter().for_each(Interrupter::interrupt);
     };
     // If it cannot be installed, Ctrl-C kills this process, and the chips with it: as clean, less polite.
     let _ = ctrlc::set_handler(handler);
 }
 
-/// What Ctrl-C interrupts.
+/// What Ctrl-C interrupts, too.
 pub(crate) fn watch(interrupter: Interrupter) {
-    *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupter);
+    CURRENT
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(interrupter);
 }

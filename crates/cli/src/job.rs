@@ -70,11 +70,24 @@ impl Job {
         Ok(node)
     }
 
+    /// Launches a pod of two nodes that share the devices.
+    pub(crate) fn launch_pod(&self) -> ringwork::Result<Pod> {
+        let start = Instant::now();
+        let (left, right) = self.devices.split_at(self.devices.len().div_ceil(2));
+        let node = |name: &str, devices: &[u32]| Node::builder().name(name).devices(devices.iter().copied());
+        let pod = Pod::launch("pod", [node("left", left), node("right", right)])?;
+        self.times.borrow_mut().launch = start.elapsed();
+        for node in pod.children() {
+            interrupt::watch(node.interrupter());
+        }
+        Ok(pod)
+    }
+
     /// Does `round` as often as asked, checking the result each time; returns the last round's checks, or
     /// those of the first round that was wrong.
-    pub(crate) fn rounds(
+    pub(crate) fn rounds<R>(
         &self,
-        mut round: impl FnMut() -> ringwork::Result<()>,
+        mut round: impl FnMut() -> ringwork::Result<R>,
         mut check: impl FnMut() -> ringwork::Result<Vec<Check>>,
     ) -> ringwork::Result<Vec<Check>> {
         let mut checks = Vec::new();

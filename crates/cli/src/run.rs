@@ -228,7 +228,7 @@ fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
             if json {
                 println!("{}", report::json_error(example, job, &error));
             }
-            if matches!(error, ringwork::Error::Interrupted) {
+            if error.is_interrupted() {
                 eprintln!("interrupted; every chip was ended in order");
                 return ExitCode::from(EXIT_INTERRUPTED);
             }

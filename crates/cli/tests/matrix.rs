@@ -39,6 +39,9 @@ examples! {
     all_to_all from 1;
     resident_weight from 1;
     overlapping_domains from 2;
+    two_groups from 2;
+    vector_graph from 1;
+    pod from 2;
 }
 
 #[test]
@@ -58,6 +61,7 @@ fn every_algorithm() {
             assert_eq!(json["algo"], algo);
         }
         verified(&format!("overlapping_domains --algo {algo} -d 0-4 --rounds 10"));
+        verified(&format!("two_groups --algo {algo} -d 0-4 --rounds 10"));
     }
 }
 
@@ -72,6 +76,9 @@ fn every_dtype() {
             "reduce_scatter",
             "all_to_all",
             "resident_weight",
+            "two_groups",
+            "vector_graph",
+            "pod",
         ] {
             verified(&format!("{example} --dtype {dtype}"));
         }
@@ -91,6 +98,9 @@ fn every_example_with_no_element_one_and_an_odd_number() {
         "all_to_all",
         "resident_weight",
         "overlapping_domains",
+        "two_groups",
+        "vector_graph",
+        "pod",
     ] {
         for count in [0, 1, 7] {
             assert_eq!(

@@ -19,6 +19,9 @@
 //! scratch buffer of a [`Team`]; what is larger than the scratch is moved in chunks. Those in [`window`]
 //! work on data that lives in a window already, and copy nothing twice.
 //!
+//! Those in [`network`] are for machines whose links matter: they push tiles through queues between neighbours, and
+//! need no scratch and no barrier.
+//!
 //! # How data is dealt to ranks
 //! Where a collective cuts data into one part per rank, part `r` of a total of `N` elements is
 //! [`part_range(N, ranks, r)`](ringwork_isa::part_range): equal parts if `N` divides, else the first
@@ -55,6 +58,7 @@ pub mod communicator;
 mod gather;
 pub mod kernels;
 mod lane;
+pub mod network;
 mod reduce;
 mod reduce_scatter;
 mod scatter;

@@ -31,6 +31,7 @@ fn site(error: &Error) -> &Site {
     match error.kind() {
         ErrorKind::OutOfBounds { site, .. }
         | ErrorKind::LengthMismatch { site, .. }
+        | ErrorKind::ShapeMismatch { site, .. }
         | ErrorKind::NoSuchRank { site, .. }
         | ErrorKind::NotMapped { site, .. }
         | ErrorKind::Overlap { site, .. }

@@ -75,7 +75,7 @@ pub fn signals_outside_the_row_or_the_window_are_refused<M: Machine>() {
         let row = seat.signals();
         refused!(
             async { core.peek(row.at(SIGNALS)?).await },
-            "{site}: elements 4..5 are outside a region of 4; make the buffer larger or split the transfer"
+            "{site}: elements 20..21 are outside a region of 20; make the buffer larger or split the transfer"
         );
         let strays = [
             Signals { segment: Segment(99), ..row },

@@ -51,23 +51,38 @@ impl Barrier {
     ///
     /// # Errors
     /// Only if the handle is stale.
-    pub async fn epoch<C: Core>(&self, core: &C) -> Result<i32> {
-        Ok(core.recall(self.arrivals.at(0)?).await?.wrapping_add(1))
+    #[track_caller]
+    #[inline(always)]
+    pub fn epoch<C: Core>(&self, core: &C) -> impl Future<Output = Result<i32>> {
+        let mine = self.arrivals.at(0).map(|mine| core.recall(mine));
+        async move { Ok(mine?.await?.wrapping_add(1)) }
     }
 
     /// Says that I am here, for `epoch`. Releases everything before it.
     ///
     /// # Errors
     /// Only if the handle is stale.
-    pub async fn arrive<C: Core>(&self, core: &C, epoch: i32) -> Result<()> {
-        core.notify(self.arrivals.at(0)?, Notify::Set(epoch)).await
+    #[track_caller]
+    pub fn arrive<C: Core>(&self, core: &C, epoch: i32) -> impl Future<Output = Result<()>> {
+        let mine = self.arrivals.at(0);
+        let arrive = mine.map(|mine| core.notify(mine, Notify::Set(epoch)));
+        async move { arrive?.await }
     }
 
     /// Waits until everybody has arrived for `epoch`; sees everything they did before.
     ///
     /// # Errors
     /// As [`Core::wait`].
-    pub async fn wait<C: Core>(&self, core: &C, epoch: i32) -> Result<()> {
+    #[track_caller]
+    pub fn wait<C: Core>(&self, core: &C, epoch: i32) -> impl Future<Output = Result<()>> {
+        let (barrier, at) = (*self, core.attribution().site());
+        async move {
+            let _caller = core.attribution().to(at);
+            barrier.wait_for_all(core, epoch).await
+        }
+    }
+
+    async fn wait_for_all<C: Core>(&self, core: &C, epoch: i32) -> Result<()> {
         let (mine, me, ranks) = (self.arrivals.at(0)?, self.arrivals.me.0, self.arrivals.ranks);
         for step in 1..ranks {
             core.wait(mine.on(Rank((me + step) % ranks))?, Compare::Ge, epoch)
@@ -80,9 +95,14 @@ impl Barrier {
     ///
     /// # Errors
     /// As [`Core::wait`].
-    pub async fn arrive_and_wait<C: Core>(&self, core: &C) -> Result<()> {
-        let epoch = self.epoch(core).await?;
-        self.arrive(core, epoch).await?;
-        self.wait(core, epoch).await
+    #[track_caller]
+    pub fn arrive_and_wait<C: Core>(&self, core: &C) -> impl Future<Output = Result<()>> {
+        let (barrier, at) = (*self, core.attribution().site());
+        async move {
+            let _caller = core.attribution().to(at);
+            let epoch = barrier.epoch(core).await?;
+            barrier.arrive(core, epoch).await?;
+            barrier.wait_for_all(core, epoch).await
+        }
     }
 }

@@ -1,10 +1,42 @@
 //! The instruction set: what a kernel can do.
 
 use crate::{
-    CanRead, CanWrite, Compare, Device, Element, Notify, ReduceOp, Region, Result, Shared, Signal, Sources,
-    Tile,
+    Attribution, CanRead, CanWrite, Compare, Copying, Device, Dtype, Element, Float, Notify, Pending, Port,
+    Receiving, ReduceOp, Region, Result, Sending, Shared, Signal, Sources, Ticket, Tile, product,
 };
 use std::future::Future;
+
+/// What computing costs a core: which of its engines does it, and how much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Arithmetic on this many elements, one after the other through the vector engine.
+    Vector {
+        /// How many.
+        elements: u64,
+        /// Their type.
+        dtype: Dtype,
+    },
+    /// A matrix product, m x k by k x n, in the matrix engine.
+    Matrix {
+        /// Rows of the left factor.
+        m: u64,
+        /// Columns of the left factor, rows of the right.
+        k: u64,
+        /// Columns of the right factor.
+        n: u64,
+        /// Type of the factors.
+        dtype: Dtype,
+    },
+}
+
+impl Work {
+    fn on<T: Element>(tile: &Tile<T>) -> Work {
+        Work::Vector {
+            elements: tile.len() as u64,
+            dtype: T::DTYPE,
+        }
+    }
+}
 
 /// What a kernel runs on.
 ///
@@ -24,9 +56,12 @@ use std::future::Future;
 ///
 /// Every instruction checks its operands before it does anything: a refused one has written nothing.
 /// Every error names the line of the kernel that issued the instruction.
-pub trait Core {
+pub trait Core: Sized {
     /// The chip this core belongs to.
     fn device(&self) -> Device;
+
+    /// Whose lines this core's instructions are. For functions made of several.
+    fn attribution(&self) -> &Attribution;
 
     /// Copies `src` to `dst`; either may be local or remote (TPUT, TGET).
     ///
@@ -38,6 +73,35 @@ pub trait Core {
         dst: Region<T, impl CanWrite>,
         src: Region<T, impl CanRead>,
     ) -> impl Future<Output = Result<()>>;
+
+    /// Begins a copy, and goes on (TPUT_ASYNC, TGET_ASYNC).
+    ///
+    /// [`join`](Core::join) waits until it is over; before that, neither region may be touched, and no
+    /// [`notify`](Core::notify) publishes it. Where there is an engine for it, it runs beside what the core
+    /// does meanwhile; on `native` it has happened when this returns.
+    #[track_caller]
+    fn copy_async<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        src: Region<T, impl CanRead>,
+    ) -> impl Future<Output = Result<Copying>> {
+        let copy = self.copy(dst, src);
+        async move { copy.await.map(|()| Copying(Ticket(0))) }
+    }
+
+    /// Finishes what [`copy_async`](Core::copy_async), [`send_async`](Core::send_async) or
+    /// [`recv_async`](Core::recv_async) has begun; of a receive, it is the message.
+    ///
+    /// What was copied may be touched afterwards, and is published by a later [`notify`](Core::notify). An
+    /// array of receives is finished together: their slots are read side by side.
+    #[track_caller]
+    fn join<P: Pending>(&self, pending: P) -> impl Future<Output = Result<P::Output>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            pending.finish(self).await
+        }
+    }
 
     /// Combines many regions into one (TREDUCE).
     ///
@@ -65,13 +129,223 @@ pub trait Core {
         tile: &Tile<T>,
     ) -> impl Future<Output = Result<()>>;
 
-    /// Adds two tiles (TADD), rounding once per element. Touches no memory.
+    /// Keeps an engine of this core busy for as long as `work` takes, and computes nothing.
+    ///
+    /// What every instruction on tiles spends; for a kernel that stands for one whose values nobody needs,
+    /// an instruction of its own. On platforms with a real clock it is over at once.
     #[track_caller]
-    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>>;
+    fn spend(&self, work: Work) -> impl Future<Output = Result<()>>;
 
-    /// Multiplies two tiles element by element (TMUL), rounding once per element. Touches no memory.
+    /// Adds two tiles element by element (TADD).
+    ///
+    /// As all arithmetic on tiles it touches no memory, rounds once per element, and gives the same bits on
+    /// every platform. `b` has the shape of `a`; or one row, which is added to every row; or one column,
+    /// which is added to every column. So for all that take two tiles.
     #[track_caller]
-    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>>;
+    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.combine(b, ReduceOp::Sum))
+    }
+
+    /// Multiplies two tiles element by element (TMUL).
+    #[track_caller]
+    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.combine(b, ReduceOp::Prod))
+    }
+
+    /// The larger of two elements (TMAX); NaN wins.
+    #[track_caller]
+    fn max<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.combine(b, ReduceOp::Max))
+    }
+
+    /// The smaller of two elements (TMIN); NaN wins.
+    #[track_caller]
+    fn min<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.combine(b, ReduceOp::Min))
+    }
+
+    /// Combines tiles of one shape element by element, as [`reduce`](Core::reduce) does regions: in the order
+    /// given, accumulated wide, rounded once.
+    #[track_caller]
+    fn fold<T: Element>(&self, tiles: &[&Tile<T>], op: ReduceOp) -> impl Future<Output = Result<Tile<T>>> {
+        let elements = tiles.iter().skip(1).map(|tile| tile.len() as u64).sum();
+        let work = Work::Vector {
+            elements,
+            dtype: T::DTYPE,
+        };
+        spent(self.spend(work), Tile::fold(tiles, op))
+    }
+
+    /// Subtracts `b` from `a` element by element (TSUB).
+    #[track_caller]
+    fn sub<T: Float>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.subtract(b))
+    }
+
+    /// Divides `a` by `b` element by element (TDIV).
+    #[track_caller]
+    fn div<T: Float>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(a)), a.divide(b))
+    }
+
+    /// `factor * x + offset` of every element (TMULS, TADDS).
+    #[track_caller]
+    fn scale<T: Float>(
+        &self,
+        x: &Tile<T>,
+        factor: f64,
+        offset: f64,
+    ) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(x)), Ok(x.scale(factor, offset)))
+    }
+
+    /// `e` to the power of every element (TEXP). See [`Float::exponential`] for how exact it is.
+    #[track_caller]
+    fn exp<T: Float>(&self, x: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(x)), Ok(x.exp()))
+    }
+
+    /// The largest element of each row (TROWMAX), as one column; NaN wins.
+    #[track_caller]
+    fn row_max<T: Element>(&self, x: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(x)), Ok(x.reduce_rows(ReduceOp::Max)))
+    }
+
+    /// The sum of each row (TROWSUM), as one column: in the order of the columns, wide, rounded once.
+    #[track_caller]
+    fn row_sum<T: Element>(&self, x: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
+        spent(self.spend(Work::on(x)), Ok(x.reduce_rows(ReduceOp::Sum)))
+    }
+
+    /// The same numbers as another type (TCVT). See [`Tile::cast`] for how they are rounded.
+    #[track_caller]
+    fn cast<T: Element, U: Element>(&self, x: &Tile<T>) -> impl Future<Output = Result<Tile<U>>> {
+        let larger = if U::DTYPE.bytes() > T::DTYPE.bytes() {
+            U::DTYPE
+        } else {
+            T::DTYPE
+        };
+        let work = Work::Vector {
+            elements: x.len() as u64,
+            dtype: larger,
+        };
+        spent(self.spend(work), Ok(x.cast()))
+    }
+
+    /// The matrix product `a b` (TMATMUL): m x k by k x n.
+    ///
+    /// The result is in the accumulator's type, f32 for the 16-bit floats; [`cast`](Core::cast) rounds it.
+    /// Each element is summed in the order of k, every product and sum rounded to the accumulator's type and
+    /// never fused: the same bits on every platform. Touches no memory.
+    #[track_caller]
+    fn matmul<T: Float>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T::Wide>>> {
+        self.matmul_add(Tile::zeros(a.rows(), b.columns()), a, b)
+    }
+
+    /// Adds the matrix product `a b` to `acc` (TMATMUL_ACC). As [`matmul`](Core::matmul), beginning with
+    /// `acc`: so a product may be cut along k into as many instructions as its tiles need, and has the same
+    /// bits.
+    #[track_caller]
+    fn matmul_add<T: Float>(
+        &self,
+        acc: Tile<T::Wide>,
+        a: &Tile<T>,
+        b: &Tile<T>,
+    ) -> impl Future<Output = Result<Tile<T::Wide>>> {
+        spent(
+            self.spend(matrix_work(a, b)),
+            Tile::add_product(acc, a, b, product::<T>),
+        )
+    }
+
+    /// Sends a tile to a neighbour: the next message of the queue behind this port.
+    ///
+    /// Waits for a free slot, as [`wait`](Core::wait) does; not for the message to arrive. **Release**: whoever
+    /// [receives](Core::recv) it sees everything this kernel did before; but for messages in other queues, which
+    /// announce themselves. Data and length become visible together. A tile that is longer than a slot is refused.
+    #[track_caller]
+    fn send<T: Element>(&self, port: Port<T>, tile: &Tile<T>) -> impl Future<Output = Result<()>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            Sending::begin(self, port, tile).await?.finish(self).await
+        }
+    }
+
+    /// Receives the next message of the queue behind this port, `len` elements, and gives its slot back.
+    ///
+    /// Waits for it, as [`wait`](Core::wait) does. **Acquire**: sees everything that its sender did before. A
+    /// message of another length is refused.
+    #[track_caller]
+    fn recv<T: Element>(&self, port: Port<T>, len: usize) -> impl Future<Output = Result<Tile<T>>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            Receiving::begin(self, port, len).await?.finish(self).await
+        }
+    }
+
+    /// Begins to [`send`](Core::send), without waiting: if no slot is free, the tile goes out when it is
+    /// [joined](Core::join). Its place in the queue is settled now.
+    #[track_caller]
+    fn send_async<T: Element>(
+        &self,
+        port: Port<T>,
+        tile: &Tile<T>,
+    ) -> impl Future<Output = Result<Sending<T>>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            Sending::begin(self, port, tile).await
+        }
+    }
+
+    /// Begins to [`recv`](Core::recv), without waiting: if the message is there, reading it begins now, else
+    /// when it is [joined](Core::join). Which message it is, is settled now.
+    #[track_caller]
+    fn recv_async<T: Element>(
+        &self,
+        port: Port<T>,
+        len: usize,
+    ) -> impl Future<Output = Result<Receiving<T>>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            Receiving::begin(self, port, len).await
+        }
+    }
+
+    /// Moves a tile into a slot of a queue and raises `full` when it is there: what [`send`](Core::send) is for.
+    #[doc(hidden)]
+    #[track_caller]
+    fn queue_put<T: Element>(
+        &self,
+        slot: Shared<T>,
+        tile: &Tile<T>,
+        full: Signal,
+        value: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let (store, notify) = (self.store(slot, tile), self.notify(full, Notify::Set(value)));
+        async move {
+            store.await?;
+            notify.await
+        }
+    }
+
+    /// Begins to move a slot of a queue into a tile: the part of [`recv`](Core::recv) that takes time.
+    #[doc(hidden)]
+    #[track_caller]
+    fn queue_take<T: Element>(&self, slot: Shared<T>) -> impl Future<Output = Result<(Ticket, Tile<T>)>> {
+        let tile = self.load(slot);
+        async move { Ok((Ticket(0), tile.await?)) }
+    }
+
+    /// Waits for a transfer of this core's.
+    #[doc(hidden)]
+    #[track_caller]
+    fn settle(&self, _: Ticket) -> impl Future<Output = Result<()>> {
+        std::future::ready(Ok(()))
+    }
 
     /// Writes a region as packets into a window: payload and flag in one cache line.
     ///
@@ -150,4 +424,22 @@ pub trait Core {
         let value = self.peek(signal);
         async move { Ok(compare.holds(value.await?, operand)) }
     }
+}
+
+/// What [`Core::matmul_add`] of these spends.
+#[must_use]
+pub fn matrix_work<T: Element>(a: &Tile<T>, b: &Tile<T>) -> Work {
+    Work::Matrix {
+        m: a.rows() as u64,
+        k: a.columns() as u64,
+        n: b.columns() as u64,
+        dtype: T::DTYPE,
+    }
+}
+
+/// A result, once what it costs was spent; a refused one costs nothing.
+async fn spent<T>(spending: impl Future<Output = Result<()>>, result: Result<T>) -> Result<T> {
+    let value = result?;
+    spending.await?;
+    Ok(value)
 }

@@ -54,6 +54,12 @@ impl Dtype {
         }
     }
 
+    /// Whether it has fractions.
+    #[must_use]
+    pub const fn is_float(self) -> bool {
+        matches!(self, Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F64)
+    }
+
     /// The name a user types: `f32`, `bf16`, ...
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -106,8 +112,12 @@ pub trait Element:
     fn finish(op: ReduceOp, acc: Self::Wide, sources: usize) -> Self::Wide;
     /// The nearest element to an integer; integer types wrap. For test patterns and goldens.
     fn from_i64(value: i64) -> Self;
-    /// The value as f64 (exact for all but large i64). For display and goldens.
+    /// The value as f64 (exact for all but large i64).
     fn to_f64(self) -> f64;
+    /// The nearest element to a number, ties to even; integer types truncate, and saturate. NaN is their 0.
+    fn from_f64(value: f64) -> Self;
+    /// The value as i64: as [`from_f64`](Element::from_f64) does for floats.
+    fn to_i64(self) -> i64;
 }
 
 mod sealed {
@@ -141,12 +151,15 @@ macro_rules! integer {
             #[allow(clippy::cast_possible_truncation, reason = "wrapping is the contract")]
             fn from_i64(value: i64) -> $t { value as $t }
             fn to_f64(self) -> f64 { self as f64 }
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "truncation is the contract")]
+            fn from_f64(value: f64) -> $t { value as $t }
+            fn to_i64(self) -> i64 { self.into() }
         }
     )*};
 }
 
 macro_rules! float {
-    ($($t:ty => $dtype:ident, $wide:ty, $widen:expr, $narrow:expr, $from:expr, $to:expr);*) => {$(
+    ($($t:ty => $dtype:ident, $wide:ty, $widen:expr, $narrow:expr, $from:expr, $to:expr, $near:expr);*) => {$(
         impl sealed::Sealed for $t {}
         impl Element for $t {
             const DTYPE: Dtype = Dtype::$dtype;
@@ -169,16 +182,27 @@ macro_rules! float {
                 if op == ReduceOp::Avg { acc / sources as $wide } else { acc }
             }
             fn from_i64(value: i64) -> $t { $from(value) }
+            #[inline(always)]
             fn to_f64(self) -> f64 { $to(self) }
+            #[inline(always)]
+            fn from_f64(value: f64) -> $t { $near(value) }
+            #[allow(clippy::cast_possible_truncation, reason = "truncation is the contract")]
+            fn to_i64(self) -> i64 { self.to_f64() as i64 }
         }
     )*};
 }
 
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation, reason = "rounding is meant")]
+fn nearest_f32(value: f64) -> f32 {
+    value as f32
+}
+
 float! {
-    f32 => F32, f32, |x| x, |x| x, |v: i64| v as f32, f64::from;
-    f64 => F64, f64, |x| x, |x| x, |v: i64| v as f64, |x| x;
-    f16 => F16, f32, f16::to_f32, f16::from_f32, |v: i64| f16::from_f64(v as f64), f64::from;
-    bf16 => BF16, f32, bf16::to_f32, bf16::from_f32, |v: i64| bf16::from_f64(v as f64), f64::from
+    f32 => F32, f32, |x| x, |x| x, |v: i64| v as f32, f64::from, nearest_f32;
+    f64 => F64, f64, |x| x, |x| x, |v: i64| v as f64, |x| x, |x| x;
+    f16 => F16, f32, f16::to_f32, f16::from_f32, |v: i64| f16::from_f64(v as f64), f64::from, f16::from_f64;
+    bf16 => BF16, f32, bf16::to_f32, bf16::from_f32, |v: i64| bf16::from_f64(v as f64), f64::from, bf16::from_f64
 }
 
 integer! { i8 => I8, u8 => U8, i32 => I32, i64 => I64 }

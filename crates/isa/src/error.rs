@@ -1,6 +1,6 @@
 //! What can go wrong inside a kernel, with the facts in it.
 
-use crate::{Compare, Device, Rank, Segment};
+use crate::{Compare, Device, QueueEnd, QueueSignal, Rank, Segment, Signal, queue};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -57,12 +57,46 @@ pub struct Waited {
     pub compare: Compare,
     /// The value that was needed.
     pub needed: i32,
+    /// If the signal belongs to a queue, what it is for there; then `on` is the rank at the other end, and `signal` the
+    /// port.
+    pub queue: Option<QueueSignal>,
     /// The kernel's line.
     pub site: Site,
 }
 
+impl Waited {
+    /// A wait for this signal.
+    pub fn new(
+        signal: &Signal,
+        value: i32,
+        (compare, needed): (Compare, i32),
+        site: impl Into<Site>,
+    ) -> Waited {
+        let end = signal.queue();
+        Waited {
+            me: signal.holder(),
+            on: end.map_or(signal.rank(), |end| end.peer),
+            signal: end.map_or(signal.index(), |end| end.port),
+            value,
+            compare,
+            needed,
+            queue: end.map(|end| end.signal),
+            site: site.into(),
+        }
+    }
+}
+
 impl fmt::Display for Waited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(signal) = self.queue {
+            write!(f, "rank {} waited at {} ", self.me, self.site)?;
+            let end = QueueEnd {
+                signal,
+                port: self.signal,
+                peer: self.on,
+            };
+            return queue::describe(f, end, self.value, self.needed);
+        }
         write!(
             f,
             "rank {} waited at {} for signal {} of rank {} to be {} {}, it is {}",
@@ -127,6 +161,18 @@ pub enum ErrorKind {
         got: u64,
         /// The elements needed.
         wanted: u64,
+        /// The kernel's line.
+        site: Site,
+    },
+    /// A tile has another shape than an instruction needs.
+    #[error("{site}: {what} is {}x{} where {}x{} is needed", .got[0], .got[1], .wanted[0], .wanted[1])]
+    ShapeMismatch {
+        /// Which operand.
+        what: Cow<'static, str>,
+        /// Its rows and columns.
+        got: [u64; 2],
+        /// The rows and columns needed.
+        wanted: [u64; 2],
         /// The kernel's line.
         site: Site,
     },

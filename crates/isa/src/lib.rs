@@ -1,14 +1,19 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod attribution;
 mod barrier;
 mod core;
 mod dtype;
 mod error;
 mod fingerprint;
+mod float;
+pub mod functions;
 mod ids;
 mod op;
 mod packet;
+mod product;
+mod queue;
 mod region;
 mod signal;
 pub mod stepped;
@@ -16,15 +21,19 @@ mod task;
 mod tile;
 mod way;
 
+pub use attribution::{Attributed, Attribution};
 pub use barrier::Barrier;
-pub use core::Core;
+pub use core::{Core, Work, matrix_work};
 pub use dtype::{Dtype, Element};
 pub use error::{Error, ErrorKind, Result, Site, Waited};
 pub use fingerprint::{Fingerprint, Operation};
+pub use float::Float;
 pub use half::{bf16, f16};
 pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};
 pub use op::ReduceOp;
 pub use packet::{PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, pack, packets_for, unpack};
+pub use product::{product, product_in_blocks};
+pub use queue::{Copying, Pending, Port, QueueEnd, QueueSignal, Queues, Receiving, Sending, Ticket};
 pub use region::{
     Access, CanRead, CanWrite, In, InOut, OnAll, Out, Read, ReadWrite, Region, Shared, Sources, Span, Window,
     Write, part_range,

@@ -1,6 +1,6 @@
 //! Signals: the cells by which chips tell each other that something is ready.
 
-use crate::{Error, Rank, Result, Segment};
+use crate::{Error, QueueEnd, Rank, Result, Segment};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -110,6 +110,7 @@ impl Signals {
             row: *self,
             index,
             rank: self.me,
+            queue: None,
         })
     }
 
@@ -134,6 +135,8 @@ pub struct Signal {
     row: Signals,
     index: u32,
     rank: Rank,
+    /// The queue it belongs to, if it does: for diagnoses, and for what it costs.
+    queue: Option<QueueEnd>,
 }
 
 impl Signal {
@@ -148,6 +151,20 @@ impl Signal {
             return Err(Error::no_such_rank(peer, self.row.ranks));
         }
         Ok(Signal { rank: peer, ..self })
+    }
+
+    /// The same signal, known to belong to a queue.
+    pub(crate) fn of_queue(self, end: QueueEnd) -> Signal {
+        Signal {
+            queue: Some(end),
+            ..self
+        }
+    }
+
+    /// The queue it belongs to, seen from the member that waits for it.
+    #[must_use]
+    pub fn queue(&self) -> Option<QueueEnd> {
+        self.queue
     }
 
     /// Whose signal this is.

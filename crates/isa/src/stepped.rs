@@ -5,8 +5,9 @@
 //! until its engine has an answer, so one thread can run thousands of chips in any order it likes.
 
 use crate::{
-    CanRead, CanWrite, Compare, Core, Device, Dtype, Element, Error, ErrorKind, Notify, PACKET_WORDS, Rank,
-    ReduceOp, Region, Result, Shared, Signal, Sources, Span, Tile, pack, packets_for, unpack,
+    Attribution, CanRead, CanWrite, Compare, Copying, Core, Device, Element, Error, ErrorKind, Notify,
+    PACKET_WORDS, Rank, ReduceOp, Region, Result, Shared, Signal, Sources, Span, Ticket, Tile, Work, pack,
+    packets_for, unpack,
 };
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -22,6 +23,32 @@ pub enum Instruction {
         dst: Span,
         /// Where from.
         src: Span,
+    },
+    /// [`Core::copy_async`]; answered with [`Answer::Ticket`] as soon as it is under way.
+    CopyAsync {
+        /// Where to.
+        dst: Span,
+        /// Where from.
+        src: Span,
+    },
+    /// Waiting for a transfer of this core's that was answered with a ticket.
+    Join(Ticket),
+    /// The part of [`Core::send`] that moves data: a tile into a slot of a neighbour's queue, then its signal.
+    Put {
+        /// The slot.
+        slot: Span,
+        /// The tile's bytes; `None` if it is hollow.
+        bytes: Option<Vec<u8>>,
+        /// What says that it is there.
+        full: Signal,
+        /// The value that it is set to.
+        value: i32,
+    },
+    /// The part of [`Core::recv`] that moves data: a slot's bytes, answered with [`Answer::Taken`] at once; the
+    /// ticket is for the time it takes.
+    Take {
+        /// The slot.
+        slot: Span,
     },
     /// [`Core::reduce`].
     Reduce {
@@ -44,13 +71,8 @@ pub enum Instruction {
         /// The tile's bytes; `None` if it is hollow.
         bytes: Option<Vec<u8>>,
     },
-    /// Arithmetic on tiles, whose values the core has computed already: only the time is asked for.
-    Vector {
-        /// Elements of the result.
-        elements: u64,
-        /// Their type.
-        dtype: Dtype,
-    },
+    /// [`Core::spend`]: arithmetic whose values the core has computed already; only the time is asked for.
+    Spend(Work),
     /// [`Core::notify`].
     Notify {
         /// Which signal.
@@ -83,6 +105,10 @@ pub enum Answer {
     Bytes(Option<Vec<u8>>),
     /// A signal's value.
     Value(i32),
+    /// It is under way.
+    Ticket(Ticket),
+    /// It is under way, and these are the bytes; `None` if this engine keeps no data.
+    Taken(Ticket, Option<Vec<u8>>),
 }
 
 /// Decides when instructions happen, and what they find.
@@ -104,6 +130,7 @@ pub struct SteppedCore {
     engine: Rc<dyn Engine>,
     id: CoreId,
     device: Device,
+    attribution: Rc<Attribution>,
 }
 
 impl std::fmt::Debug for SteppedCore {
@@ -116,7 +143,12 @@ impl SteppedCore {
     /// Core `id` of an engine, on a device.
     #[must_use]
     pub fn new(engine: Rc<dyn Engine>, id: CoreId, device: Device) -> SteppedCore {
-        SteppedCore { engine, id, device }
+        SteppedCore {
+            engine,
+            id,
+            device,
+            attribution: Rc::default(),
+        }
     }
 
     /// Issues an instruction now; what is awaited is only its answer, so that a waiting kernel does not
@@ -128,20 +160,6 @@ impl SteppedCore {
     ) -> impl Future<Output = Result<Answer>> {
         self.engine.issue(self.id, instruction, at);
         poll_fn(|_| self.engine.answer(self.id))
-    }
-
-    async fn vector<T: Element>(
-        &self,
-        at: &'static Location<'static>,
-        result: Result<Tile<T>>,
-    ) -> Result<Tile<T>> {
-        let tile = result?;
-        let vector = Instruction::Vector {
-            elements: tile.len() as u64,
-            dtype: T::DTYPE,
-        };
-        self.step(at, vector).await?;
-        Ok(tile)
     }
 }
 
@@ -222,13 +240,76 @@ impl Core for SteppedCore {
         self.device
     }
 
+    fn attribution(&self) -> &Attribution {
+        &self.attribution
+    }
+
+    #[track_caller]
+    fn copy_async<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        src: Region<T, impl CanRead>,
+    ) -> impl Future<Output = Result<Copying>> {
+        let at = self.attribution.site();
+        async move {
+            check_lengths("the source", src.span().len, dst.span().len, at)?;
+            let (dst, src) = (dst.span(), src.span());
+            match self.step(at, Instruction::CopyAsync { dst, src }).await? {
+                Answer::Ticket(ticket) => Ok(Copying(ticket)),
+                other => Err(unexpected(at, &other)),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn queue_put<T: Element>(
+        &self,
+        slot: Shared<T>,
+        tile: &Tile<T>,
+        full: Signal,
+        value: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        async move {
+            check_lengths("the tile", tile.len() as u64, slot.span().len, at)?;
+            let bytes = (!tile.is_hollow()).then(|| bytemuck::cast_slice(tile.values()).to_vec());
+            let put = Instruction::Put {
+                slot: slot.span(),
+                bytes,
+                full,
+                value,
+            };
+            self.step(at, put).await.map(drop)
+        }
+    }
+
+    #[track_caller]
+    fn queue_take<T: Element>(&self, slot: Shared<T>) -> impl Future<Output = Result<(Ticket, Tile<T>)>> {
+        let at = self.attribution.site();
+        async move {
+            match self.step(at, Instruction::Take { slot: slot.span() }).await? {
+                Answer::Taken(ticket, Some(bytes)) => {
+                    Ok((ticket, Tile::new(bytemuck::pod_collect_to_vec(&bytes))))
+                }
+                Answer::Taken(ticket, None) => Ok((ticket, Tile::hollow(slot.len()))),
+                other => Err(unexpected(at, &other)),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn settle(&self, ticket: Ticket) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        async move { self.step(at, Instruction::Join(ticket)).await.map(drop) }
+    }
+
     #[track_caller]
     fn copy<T: Element>(
         &self,
         dst: Region<T, impl CanWrite>,
         src: Region<T, impl CanRead>,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move {
             check_lengths("the source", src.span().len, dst.span().len, at)?;
             self.step(
@@ -250,7 +331,7 @@ impl Core for SteppedCore {
         sources: impl Sources<T>,
         op: ReduceOp,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move {
             let sources: Vec<Span> = (0..sources.count()).map(|i| sources.source(i)).collect();
             if sources.is_empty() {
@@ -278,7 +359,7 @@ impl Core for SteppedCore {
 
     #[track_caller]
     fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move {
             let bytes = self.bytes(at, src.span()).await?;
             Ok(bytes.map_or_else(
@@ -294,7 +375,7 @@ impl Core for SteppedCore {
         dst: Region<T, impl CanWrite>,
         tile: &Tile<T>,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move {
             check_lengths("the tile", tile.len() as u64, dst.span().len, at)?;
             let bytes = (!tile.is_hollow()).then(|| bytemuck::cast_slice(tile.values()).to_vec());
@@ -311,13 +392,9 @@ impl Core for SteppedCore {
     }
 
     #[track_caller]
-    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
-        self.vector(Location::caller(), a.combine(b, ReduceOp::Sum))
-    }
-
-    #[track_caller]
-    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
-        self.vector(Location::caller(), a.combine(b, ReduceOp::Prod))
+    fn spend(&self, work: Work) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        async move { self.step(at, Instruction::Spend(work)).await.map(drop) }
     }
 
     #[track_caller]
@@ -327,7 +404,7 @@ impl Core for SteppedCore {
         src: Region<T, impl CanRead>,
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move {
             let payload = self.bytes(at, src.span()).await?;
             let lines = packet_lines(packets, src.span())?;
@@ -352,7 +429,7 @@ impl Core for SteppedCore {
         raised: Signal,
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move {
             let bytes = self
                 .packet_payload(at, dst.span(), packets, raised, epoch)
@@ -379,7 +456,7 @@ impl Core for SteppedCore {
         op: ReduceOp,
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move {
             check_lengths("my part", mine.span().len, dst.span().len, at)?;
             let mut sum: Option<Vec<T::Wide>> = None;
@@ -420,13 +497,13 @@ impl Core for SteppedCore {
 
     #[track_caller]
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.step(at, Instruction::Notify { signal, how }).await.map(drop) }
     }
 
     #[track_caller]
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move {
             let wait = Instruction::Wait {
                 signal,
@@ -439,7 +516,7 @@ impl Core for SteppedCore {
 
     #[track_caller]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { value(at, &self.step(at, Instruction::Peek { signal }).await?) }
     }
 }

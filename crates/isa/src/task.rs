@@ -1,8 +1,8 @@
 //! Tasks: a kernel's identity with its arguments, and the rules that tie the two together.
 
 use crate::{
-    Barrier, Dtype, Element, ErrorKind, Rank, Read, ReadWrite, ReduceOp, Region, Segment, Signals, Span,
-    Window, Write,
+    Barrier, CanRead, CanWrite, Dtype, Element, ErrorKind, Rank, Read, ReadWrite, ReduceOp, Region, Segment,
+    Signals, Span, Window, Write,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -251,6 +251,22 @@ pub trait Argument<P> {
 impl<P, A: Argument<P>> Argument<P> for &A {
     fn to_arg(&self) -> Arg {
         (**self).to_arg()
+    }
+}
+
+impl<T: Element, A: CanRead> Argument<Region<T, Read>> for Region<T, A> {
+    fn to_arg(&self) -> Arg {
+        Arg::Memory(self.span())
+    }
+}
+impl<T: Element, A: CanWrite> Argument<Region<T, Write>> for Region<T, A> {
+    fn to_arg(&self) -> Arg {
+        Arg::Memory(self.span())
+    }
+}
+impl<T: Element, A: CanRead + CanWrite> Argument<Region<T, ReadWrite>> for Region<T, A> {
+    fn to_arg(&self) -> Arg {
+        Arg::Memory(self.span())
     }
 }
 

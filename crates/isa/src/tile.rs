@@ -1,81 +1,439 @@
-//! Tiles: a core's own working memory.
+//! Tiles: a core's own working memory, and all arithmetic on it.
+//!
+//! The arithmetic is here, once, for all platforms: what a core adds to it is only time.
 
-use crate::{Element, ErrorKind, ReduceOp, Result, Site};
+use crate::{Element, Error, ErrorKind, Float, ReduceOp, Result, Site};
 
-/// Elements that one core works on. Private to it: nobody else can see or change them.
+/// Elements that one core works on: rows and columns. Private to it: nobody else can see or change them.
 ///
-/// A tile may be *hollow*: a simulation that computes only time has lengths but no values.
+/// What is loaded is one row; [`shaped`](Tile::shaped) says otherwise. A tile may be *hollow*: a simulation
+/// that computes only time has shapes but no values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tile<T> {
+    /// Row by row; empty if hollow.
     values: Vec<T>,
-    len: usize,
+    rows: usize,
+    columns: usize,
 }
 
 impl<T: Element> Tile<T> {
-    /// A tile with these values.
+    /// A tile of one row with these values.
     #[must_use]
     pub fn new(values: Vec<T>) -> Tile<T> {
         Tile {
-            len: values.len(),
+            rows: 1,
+            columns: values.len(),
             values,
         }
     }
 
-    /// A tile that has a length but no values.
+    /// A tile of one row that has a length but no values.
     #[must_use]
     pub fn hollow(len: usize) -> Tile<T> {
         Tile {
+            rows: 1,
+            columns: len,
             values: Vec::new(),
-            len,
         }
+    }
+
+    /// Zeros.
+    #[must_use]
+    pub fn zeros(rows: usize, columns: usize) -> Tile<T> {
+        Tile {
+            values: vec![T::zeroed(); rows.saturating_mul(columns)],
+            rows,
+            columns,
+        }
+    }
+
+    /// The same elements, row by row, in another shape.
+    ///
+    /// ```
+    /// # use ringwork_isa::Tile;
+    /// let tile = Tile::new(vec![1, 2, 3, 4, 5, 6]).shaped(2, 3)?;
+    /// assert_eq!((tile.rows(), tile.columns()), (2, 3));
+    /// # Ok::<(), ringwork_isa::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`] if that is another number of elements.
+    #[track_caller]
+    pub fn shaped(self, rows: usize, columns: usize) -> Result<Tile<T>> {
+        if rows.checked_mul(columns) != Some(self.len()) {
+            return Err(ErrorKind::LengthMismatch {
+                what: "the tile".into(),
+                got: self.len() as u64,
+                wanted: (rows as u64).saturating_mul(columns as u64),
+                site: Site::caller(),
+            }
+            .into());
+        }
+        Ok(Tile {
+            rows,
+            columns,
+            ..self
+        })
     }
 
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        self.rows * self.columns
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Elements of each row.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        self.columns
     }
 
     /// Whether the values are missing.
     #[must_use]
     pub fn is_hollow(&self) -> bool {
-        self.values.len() != self.len
+        self.values.len() != self.len()
     }
 
-    /// The values; none if the tile is hollow.
+    /// The values, row by row; none if the tile is hollow.
     #[must_use]
     pub fn values(&self) -> &[T] {
         &self.values
     }
 
-    /// Combines two tiles of equal length element by element, rounding each result once.
+    /// The values, row by row, to be changed; none if the tile is hollow.
+    #[must_use]
+    pub fn values_mut(&mut self) -> &mut [T] {
+        &mut self.values
+    }
+
+    /// Some elements of it, as one row.
     ///
     /// # Errors
-    /// [`ErrorKind::LengthMismatch`](crate::ErrorKind::LengthMismatch) if they are not equally long.
+    /// [`Error::OutOfBounds`] if they are not all inside.
     #[track_caller]
-    pub fn combine(&self, other: &Tile<T>, op: ReduceOp) -> Result<Tile<T>> {
-        if self.len != other.len {
-            return Err(ErrorKind::LengthMismatch {
-                what: "the second tile".into(),
-                got: other.len as u64,
-                wanted: self.len as u64,
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Result<Tile<T>> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(ErrorKind::OutOfBounds {
+                start: range.start as u64,
+                end: range.end as u64,
+                len: self.len() as u64,
                 site: Site::caller(),
             }
             .into());
         }
-        if self.is_hollow() || other.is_hollow() {
-            return Ok(Tile::hollow(self.len));
+        Ok(if self.is_hollow() {
+            Tile::hollow(range.len())
+        } else {
+            Tile::new(self.values[range].to_vec())
+        })
+    }
+
+    /// Puts another tile's elements in the place of its own from `start` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] if they do not fit.
+    #[track_caller]
+    pub fn replace(&mut self, start: usize, with: &Tile<T>) -> Result<()> {
+        let end = start.saturating_add(with.len());
+        if end > self.len() {
+            return Err(ErrorKind::OutOfBounds {
+                start: start as u64,
+                end: end as u64,
+                len: self.len() as u64,
+                site: Site::caller(),
+            }
+            .into());
         }
-        let both = self.values.iter().zip(&other.values);
-        Ok(Tile::new(
-            both.map(|(a, b)| T::narrow(T::finish(op, T::combine(op, a.widen(), b.widen()), 2)))
-                .collect(),
-        ))
+        if self.is_hollow() || with.is_hollow() {
+            self.values = Vec::new();
+        } else {
+            self.values[start..end].copy_from_slice(&with.values);
+        }
+        Ok(())
+    }
+
+    /// Combines any number of tiles of one shape element by element: in order, accumulated wide, rounded once.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] if one has another shape than the first; or if there are none.
+    #[track_caller]
+    pub fn fold(tiles: &[&Tile<T>], op: ReduceOp) -> Result<Tile<T>> {
+        let Some((first, rest)) = tiles.split_first() else {
+            return Err(Error::failed("a reduction needs at least one source"));
+        };
+        if let Some(other) = rest
+            .iter()
+            .find(|t| (t.rows, t.columns) != (first.rows, first.columns))
+        {
+            return Err(first.mismatch("a tile", other.rows, other.columns));
+        }
+        if tiles.iter().any(|tile| tile.is_hollow()) {
+            return Ok(first.like(Vec::new()));
+        }
+        let fold = |i: usize| {
+            let wide = rest.iter().fold(first.values[i].widen(), |acc, next| {
+                T::combine(op, acc, next.values[i].widen())
+            });
+            T::narrow(T::finish(op, wide, tiles.len()))
+        };
+        Ok(first.like((0..first.len()).map(fold).collect()))
+    }
+
+    /// Combines two tiles element by element, rounding each result once.
+    ///
+    /// `other` has the same shape; or one row, which then meets every row; or one column, which meets every
+    /// column.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] otherwise.
+    #[track_caller]
+    pub fn combine(&self, other: &Tile<T>, op: ReduceOp) -> Result<Tile<T>> {
+        self.zip(other, |a, b| T::finish(op, T::combine(op, a, b), 2))
+    }
+
+    #[track_caller]
+    fn zip(&self, other: &Tile<T>, with: impl Fn(T::Wide, T::Wide) -> T::Wide) -> Result<Tile<T>> {
+        let same = (other.rows, other.columns) == (self.rows, self.columns);
+        let (one_row, one_column) = (
+            other.rows == 1 && other.columns == self.columns,
+            other.columns == 1 && other.rows == self.rows,
+        );
+        if !(same || one_row || one_column) {
+            return Err(self.mismatch("the second tile", other.rows, other.columns));
+        }
+        if self.is_hollow() || other.is_hollow() {
+            return Ok(self.like(Vec::new()));
+        }
+        let each = |(a, b): (&T, &T)| T::narrow(with(a.widen(), b.widen()));
+        let values = if same {
+            self.values.iter().zip(&other.values).map(each).collect()
+        } else if one_row {
+            let rows = self.values.chunks_exact(self.columns.max(1));
+            rows.flat_map(|row| row.iter().zip(&other.values).map(each))
+                .collect()
+        } else {
+            let rows = self.values.chunks_exact(self.columns.max(1)).zip(&other.values);
+            rows.flat_map(|(row, b)| row.iter().map(move |a| each((a, b))))
+                .collect()
+        };
+        Ok(self.like(values))
+    }
+
+    /// Reduces each row to one element, in the order of its columns, accumulated wide and rounded once. An
+    /// empty row gives zero.
+    #[must_use]
+    pub fn reduce_rows(&self, op: ReduceOp) -> Tile<T> {
+        let fold = |row: &[T]| {
+            let mut wide = row.iter().map(|value| value.widen());
+            let first = wide.next()?;
+            let folded = wide.fold(first, |acc, next| T::combine(op, acc, next));
+            Some(T::narrow(T::finish(op, folded, row.len())))
+        };
+        let values = match self.columns {
+            _ if self.is_hollow() => Vec::new(),
+            0 => vec![T::zeroed(); self.rows],
+            columns => self.values.chunks_exact(columns).filter_map(fold).collect(),
+        };
+        Tile {
+            values,
+            rows: self.rows,
+            columns: 1,
+        }
+    }
+
+    /// The same numbers as another type: rounded to the nearest float, ties to even; to an integer truncated
+    /// and saturated, from one integer to another wrapped. An i64 that no f64 can hold is rounded to one first.
+    #[must_use]
+    pub fn cast<U: Element>(&self) -> Tile<U> {
+        let to_integer = |dtype: crate::Dtype| !dtype.is_float();
+        let values = if to_integer(T::DTYPE) && to_integer(U::DTYPE) {
+            self.values.iter().map(|v| U::from_i64(v.to_i64())).collect()
+        } else {
+            self.values.iter().map(|v| U::from_f64(v.to_f64())).collect()
+        };
+        Tile {
+            values,
+            rows: self.rows,
+            columns: self.columns,
+        }
+    }
+
+    /// A tile of this shape.
+    fn like(&self, values: Vec<T>) -> Tile<T> {
+        Tile {
+            values,
+            rows: self.rows,
+            columns: self.columns,
+        }
+    }
+
+    #[track_caller]
+    fn mismatch(&self, what: &'static str, rows: usize, columns: usize) -> Error {
+        ErrorKind::ShapeMismatch {
+            what: what.into(),
+            got: [rows as u64, columns as u64],
+            wanted: [self.rows as u64, self.columns as u64],
+            site: Site::caller(),
+        }
+        .into()
+    }
+}
+
+impl<T: Float> Tile<T> {
+    /// `self - other`, element by element; shapes and rounding as for [`combine`](Tile::combine).
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`].
+    #[track_caller]
+    pub fn subtract(&self, other: &Tile<T>) -> Result<Tile<T>> {
+        self.zip(other, T::subtract)
+    }
+
+    /// `self / other`, element by element; shapes and rounding as for [`combine`](Tile::combine).
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`].
+    #[track_caller]
+    pub fn divide(&self, other: &Tile<T>) -> Result<Tile<T>> {
+        self.zip(other, T::divide)
+    }
+
+    /// `factor * x + offset` of every element: both operations wide, rounded once to `T`.
+    #[must_use]
+    pub fn scale(&self, factor: f64, offset: f64) -> Tile<T> {
+        let (factor, offset) = (T::wide(factor), T::wide(offset));
+        let scaled = |v: &T| {
+            let product = T::combine(ReduceOp::Prod, v.widen(), factor);
+            T::narrow(T::combine(ReduceOp::Sum, product, offset))
+        };
+        self.like(self.values.iter().map(scaled).collect())
+    }
+
+    /// `e` to the power of every element. The same bits everywhere: see [`Float::exponential`].
+    #[must_use]
+    pub fn exp(&self) -> Tile<T> {
+        let exp = |v: &T| T::narrow(T::exponential(v.widen()));
+        self.like(self.values.iter().map(exp).collect())
+    }
+
+    /// Adds the matrix product `a b` to `acc`, with `product` as the loop: [`product`](crate::product) or the
+    /// same compiled for a certain processor.
+    ///
+    /// # Errors
+    /// [`Error::ShapeMismatch`] unless `a` is m x k, `b` k x n and `acc` m x n.
+    #[track_caller]
+    pub fn add_product(
+        acc: Tile<T::Wide>,
+        a: &Tile<T>,
+        b: &Tile<T>,
+        product: impl FnOnce(&mut [T::Wide], &[T], &[T], [usize; 3]),
+    ) -> Result<Tile<T::Wide>> {
+        if b.rows != a.columns {
+            return Err(ErrorKind::ShapeMismatch {
+                what: "the right factor".into(),
+                got: [b.rows as u64, b.columns as u64],
+                wanted: [a.columns as u64, b.columns as u64],
+                site: Site::caller(),
+            }
+            .into());
+        }
+        if (acc.rows, acc.columns) != (a.rows, b.columns) {
+            return Err(ErrorKind::ShapeMismatch {
+                what: "the accumulator".into(),
+                got: [acc.rows as u64, acc.columns as u64],
+                wanted: [a.rows as u64, b.columns as u64],
+                site: Site::caller(),
+            }
+            .into());
+        }
+        let mut acc = acc;
+        if acc.is_hollow() || a.is_hollow() || b.is_hollow() {
+            acc.values = Vec::new();
+        } else {
+            product(
+                &mut acc.values,
+                &a.values,
+                &b.values,
+                [a.rows, a.columns, b.columns],
+            );
+        }
+        Ok(acc)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::product;
+
+    fn tile(rows: usize, columns: usize, values: &[f32]) -> Tile<f32> {
+        Tile::new(values.to_vec()).shaped(rows, columns).unwrap()
+    }
+
+    #[test]
+    fn one_row_meets_every_row_and_one_column_every_column() {
+        let a = tile(2, 3, &[1., 2., 3., 4., 5., 6.]);
+        let sum = |b: &Tile<f32>| a.combine(b, ReduceOp::Sum).map(|t| t.values().to_vec());
+        assert_eq!(
+            sum(&tile(1, 3, &[10., 20., 30.])).unwrap(),
+            [11., 22., 33., 14., 25., 36.]
+        );
+        assert_eq!(
+            sum(&tile(2, 1, &[10., 20.])).unwrap(),
+            [11., 12., 13., 24., 25., 26.]
+        );
+        let error = sum(&tile(3, 2, &[0.; 6])).unwrap_err().to_string();
+        assert!(
+            error.ends_with("the second tile is 3x2 where 2x3 is needed"),
+            "{error}"
+        );
+        assert!(sum(&tile(1, 2, &[0.; 2])).is_err());
+    }
+
+    #[test]
+    fn rows_are_reduced_wide_and_rounded_once() {
+        use crate::f16;
+        let row = [2048., 1., 1., 1.].map(f16::from_f32);
+        let t = Tile::new([row, row].concat()).shaped(2, 4).unwrap();
+        assert_eq!(t.reduce_rows(ReduceOp::Sum).values(), [f16::from_f32(2052.); 2]);
+        assert_eq!(t.reduce_rows(ReduceOp::Max).values(), [f16::from_f32(2048.); 2]);
+        let empty = Tile::<f32>::zeros(2, 0).reduce_rows(ReduceOp::Sum);
+        assert_eq!(
+            (empty.rows(), empty.columns(), empty.values()),
+            (2, 1, &[0.; 2][..])
+        );
+    }
+
+    #[test]
+    fn casts_round_truncate_saturate_and_wrap() {
+        let t = Tile::new(vec![2.5f64, -1.9, 1e9, f64::NAN]);
+        assert_eq!(t.cast::<i8>().values(), [2, -1, 127, 0]);
+        assert_eq!(Tile::new(vec![300i32, -1]).cast::<u8>().values(), [44, 255]);
+        let nearest =
+            Tile::new(vec![1.0f64 + 2f64.powi(-9), 1.0 + 3.0 * 2f64.powi(-9)]).cast::<crate::bf16>();
+        assert_eq!(nearest.cast::<f32>().values(), [1.0, 1.0078125]);
+        assert_eq!(Tile::<f32>::hollow(5).cast::<i8>(), Tile::hollow(5));
+    }
+
+    #[test]
+    fn a_hollow_tile_stays_hollow_and_keeps_its_shape() {
+        let a = Tile::<f32>::hollow(6).shaped(2, 3).unwrap();
+        let b = tile(3, 1, &[1., 2., 3.]);
+        let c = Tile::add_product(Tile::zeros(2, 1), &a, &b, product).unwrap();
+        assert!(c.is_hollow() && (c.rows(), c.columns()) == (2, 1));
+        assert!(a.exp().is_hollow() && a.reduce_rows(ReduceOp::Sum).is_hollow());
+        assert!(a.shaped(4, 2).is_err());
     }
 }

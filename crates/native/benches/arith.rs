@@ -1,10 +1,10 @@
 //! How fast `arith` folds and copies, per dtype, operator and level. GB/s count every byte read and written.
 //!
-//! `cargo bench -p ringwork-native --bench arith [-- reduce|sources|small|copy|handover]`
+//! `cargo bench -p ringwork-native --bench arith [-- reduce|sources|small|copy|handover|product]`
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
-use ringwork_isa::{Dtype, ReduceOp};
-use ringwork_native::arith::Isa;
+use ringwork_isa::{Dtype, Float, ReduceOp, bf16, f16};
+use ringwork_native::arith::{self, Isa};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
@@ -16,18 +16,50 @@ const PLACES: [(&str, usize); 3] = [("L1", 24 * KIB), ("L2", 768 * KIB), ("DRAM"
 
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let parts: [(&str, fn()); 5] = [
+    let parts: [(&str, fn()); 6] = [
         ("reduce", every_reduction),
         ("sources", many_sources),
         ("small", small_messages),
         ("copy", copies),
         ("handover", handover),
+        ("product", products),
     ];
     println!("best level here: {:?}", Isa::best());
     for (name, run) in parts {
         if asked.is_empty() || asked.iter().any(|a| a == name) {
             run();
         }
+    }
+}
+
+/// Gflop/s of square matrix products: this processor's level, and the portable loop.
+fn products() {
+    fn one<T: Float>(side: usize) {
+        let values: Vec<T> = (0..side * side)
+            .map(|i| T::from_f64((i % 17) as f64 / 16.0))
+            .collect();
+        let mut c = vec![T::wide(0.0); side * side];
+        let shape = [side; 3];
+        let work = 2.0 * (side as f64).powi(3) / 1e9;
+        let bytes = side * side * 100;
+        let best = seconds(bytes, || {
+            arith::product(black_box(&mut c), &values, &values, shape)
+        });
+        let portable = seconds(bytes, || {
+            ringwork_isa::product(black_box(&mut c), &values, &values, shape)
+        });
+        println!(
+            "product {:>5} {side:>5}: {:>6.1} Gflop/s, portable {:>6.1}",
+            T::DTYPE.name(),
+            work / best,
+            work / portable
+        );
+    }
+    for side in [32, 128, 512] {
+        one::<f32>(side);
+        one::<bf16>(side);
+        one::<f16>(side);
+        one::<f64>(side);
     }
 }
 

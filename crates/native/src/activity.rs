@@ -36,10 +36,11 @@ pub(crate) enum Doing {
     Vector,
     Notify,
     Wait,
+    Matmul,
 }
 
-const NAMES: [&str; 8] = [
-    "idle", "copy", "reduce", "load", "store", "vector", "notify", "wait",
+const NAMES: [&str; 9] = [
+    "idle", "copy", "reduce", "load", "store", "vector", "notify", "wait", "matmul",
 ];
 
 /// The chip's side.
@@ -75,6 +76,14 @@ impl Activity {
         };
         self.last.set((key, line));
         self.store(doing, line);
+    }
+
+    /// Says that what was said last goes on.
+    pub(crate) fn again(&self) {
+        self.count.set(self.count.get() + 1);
+        if let Some(word) = self.memory.word(self.base + COUNT_AT) {
+            word.store(self.count.get(), Ordering::Release);
+        }
     }
 
     /// Says that no task runs.

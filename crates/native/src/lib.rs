@@ -31,7 +31,7 @@ mod watch;
 mod wire;
 
 pub use activity::LastSeen;
-pub use core::{NativeCore, Waiting};
+pub use core::{NativeCore, SCRATCH, Waiting};
 pub use error::{Error, Result};
 pub use fleet::{Event, Fleet, InitialSegment, Interrupter, Launch};
 pub use mailbox::Failure;

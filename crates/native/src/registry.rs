@@ -93,7 +93,7 @@ pub fn find(id: &KernelId) -> std::result::Result<&'static KernelEntry, UnknownK
 /// The dtype of argument `index`, for kernels that are generic over their element. Used by `#[kernel]`.
 ///
 /// # Errors
-/// [`ErrorKind::BadArgument`](ringwork_isa::ErrorKind::BadArgument) if it is missing or has no elements.
+/// [`ErrorKind::BadArgument`] if it is missing or has no elements.
 pub fn dtype_of(kernel: &'static str, args: &[Arg], index: usize, name: &'static str) -> Result<Dtype> {
     args.get(index).and_then(Arg::dtype).ok_or_else(|| {
         ErrorKind::BadArgument {

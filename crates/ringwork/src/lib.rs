@@ -9,7 +9,7 @@
 //!
 //! # The layers
 //! - [`isa`]: the words as types, and the instructions of a kernel.
-//! - [`kernel`]: the attribute that makes a function submittable.
+//! - [`kernel`] and [`orchestration`]: the attributes that make a function submittable.
 //! - [`native`]: shared memory, signals and processes of one host.
 //! - [`sim`]: described machines, and what runs on them, in virtual time.
 //! - [`collectives`]: all-reduce and its relatives, as functions and as kernels.
@@ -18,7 +18,7 @@
 
 pub use ringwork_collectives as collectives;
 pub use ringwork_isa as isa;
-pub use ringwork_macros::kernel;
+pub use ringwork_macros::{kernel, orchestration};
 pub use ringwork_native as native;
 pub use ringwork_runtime as runtime;
 pub use ringwork_runtime::{Error, Result};
@@ -26,6 +26,8 @@ pub use ringwork_sim as sim;
 
 #[doc(hidden)]
 pub use ringwork_native::__kernel;
+#[doc(hidden)]
+pub use ringwork_runtime::__orchestration;
 
 /// Everything that a program with kernels and an orchestration needs.
 ///
@@ -35,8 +37,11 @@ pub mod prelude {
         Barrier, Compare, Core, Device, Dtype, Element, Error, In, InOut, Notify, Out, Rank, ReduceOp,
         Region, Result, Shared, Signal, Signals, Task, Tile, bf16, f16, part_range, with_dtype,
     };
-    pub use ringwork_macros::kernel;
-    pub use ringwork_runtime::{Buffer, Domain, DomainSpec, Node, Orchestrator, Tensor};
+    pub use ringwork_macros::{kernel, orchestration};
+    pub use ringwork_runtime::{
+        Buffer, Captured, ChipOrchestrator, CoreKind, Domain, DomainSpec, Intermediate, Node, Orchestrator,
+        Pod, Tensor,
+    };
 }
 
 /// The programs in the pages that people read first, as tests.
@@ -50,4 +55,6 @@ mod pages {
     struct Memory;
     #[doc = include_str!("../../../docs/simulator.md")]
     struct Simulator;
+    #[doc = include_str!("../../../docs/orchestration.md")]
+    struct Orchestration;
 }

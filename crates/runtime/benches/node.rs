@@ -1,19 +1,35 @@
-//! How long chips take to come up and go, and a task to be sent and done.
+//! How long chips take to come up and go, and a task to be submitted, sent and done through the engine.
 //!
 //! ```text
 //! cargo bench -p ringwork-runtime --bench node
 //! ```
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
-extern crate ringwork_native as ringwork;
+extern crate ringwork_runtime as ringwork;
 
-use ringwork_isa::{Core, Device, Result};
-use ringwork_macros::kernel;
-use ringwork_runtime::Node;
+use ringwork_isa::{Core, Device, InOut, Result};
+use ringwork_macros::{kernel, orchestration};
+use ringwork_runtime::chip::explicit;
+use ringwork_runtime::{ChipOrchestrator, CoreKind, Node};
 use std::time::{Duration, Instant};
 
 #[kernel]
 async fn nothing<C: Core>(_core: &C) -> Result<()> {
+    Ok(())
+}
+
+#[kernel]
+async fn touch<C: Core>(_core: &C, _x: InOut<i32>, _y: InOut<i32>) -> Result<()> {
+    Ok(())
+}
+
+/// A chain on a chip's cores, so that nothing but building and ordering it is measured.
+#[orchestration]
+fn chain(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, y: InOut<i32>, tasks: u32) -> Result<()> {
+    let mut last = None;
+    for _ in 0..tasks {
+        last = Some(orch.after(last).submit(CoreKind::Vector, touch::task(x, y))?);
+    }
     Ok(())
 }
 
@@ -58,6 +74,28 @@ fn round_trips() {
     percentiles("round trip of an empty task, one at a time", times);
 }
 
+fn rate(name: &str, tasks: u32, start: Instant) {
+    let rate = f64::from(tasks) / start.elapsed().as_secs_f64();
+    println!("{name:<44} {rate:>9.0} tasks/s");
+}
+
+/// A group of all chips, which starts when all are free: one at a time.
+fn groups(chips: u32) {
+    let node = Node::builder().devices(0..chips).launch().expect("launch");
+    let mut times = Vec::new();
+    node.run(|orch| {
+        for _ in 0..5000 {
+            let start = Instant::now();
+            orch.group((0..chips).map(Device), |_| Ok(nothing::task()))?;
+            orch.wait()?;
+            times.push(start.elapsed());
+        }
+        Ok(())
+    })
+    .expect("run");
+    percentiles(&format!("round trip of an empty group of {chips}"), times);
+}
+
 fn throughput(chips: u32) {
     let node = Node::builder().devices(0..chips).launch().expect("launch");
     let tasks = 200_000;
@@ -69,19 +107,112 @@ fn throughput(chips: u32) {
         Ok(())
     })
     .expect("run");
-    let rate = f64::from(tasks) / start.elapsed().as_secs_f64();
+    rate(&format!("empty tasks to {chips} chips"), tasks, start);
+    let start = Instant::now();
+    node.run(|orch| (0..tasks).try_for_each(|_| orch.anywhere(nothing::task()).map(drop)))
+        .expect("run");
+    rate(&format!("empty tasks to any of {chips} chips"), tasks, start);
+    // 8 chains on each chip, every task with two memory arguments and two edges.
+    let memory: Vec<Vec<_>> = (0..chips)
+        .map(|chip| {
+            let tensor = |_| node.zeros::<i32>(Device(chip), 64).expect("memory");
+            (0..16).map(tensor).collect()
+        })
+        .collect();
+    let start = Instant::now();
+    node.run(|orch| {
+        for i in 0..tasks {
+            let (chip, pair) = (i % chips, (i / chips % 8) as usize);
+            let mine = &memory[chip as usize];
+            let task = touch::task(&mine[pair], &mine[8 + pair]);
+            orch.submit(Device(chip), task)?;
+        }
+        Ok(())
+    })
+    .expect("run");
+    rate(&format!("tasks in chains to {chips} chips"), tasks, start);
+}
+
+/// A chip's own graph of 1,000 tasks in a chain, each way.
+fn chip_graphs() {
+    const TASKS: u32 = 1000;
+    let chip = Device(0);
+    let node = Node::builder().devices(0..1).launch().expect("launch");
+    let (x, y) = [(); 2]
+        .map(|()| node.zeros::<i32>(chip, 64).expect("memory"))
+        .into();
+    let task = || chain::task(&x, &y, TASKS);
+    let captured = node.capture(chip, &task()).expect("capture");
+    let ways = [
+        ("inferred", task()),
+        ("explicit", explicit(task())),
+        ("captured", captured.replay(&task()).expect("replay")),
+    ];
+    for (way, task) in ways {
+        let mut times = Vec::new();
+        for _ in 0..200 {
+            let start = Instant::now();
+            node.run(|orch| orch.submit(chip, task.clone())).expect("run");
+            times.push(start.elapsed());
+        }
+        percentiles(&format!("a chip's graph of {TASKS} tasks, {way}"), times);
+    }
+}
+
+/// Bytes of this process in memory.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|pages| pages.parse().ok());
+    pages.unwrap_or(0) * 4096
+}
+
+/// Memory over many tasks: the same after the last as after the first million.
+fn memory() {
+    let node = Node::builder().devices(0..2).launch().expect("launch");
+    let x = [0, 1].map(|chip| node.zeros::<i32>(Device(chip), 64).expect("memory"));
+    let y = [0, 1].map(|chip| node.zeros::<i32>(Device(chip), 64).expect("memory"));
+    let mut after = Vec::new();
+    for _ in 0..3 {
+        node.run(|orch| {
+            for i in 0..1_000_000u32 {
+                let chip = i % 2;
+                orch.submit(Device(chip), touch::task(&x[chip as usize], &y[chip as usize]))?;
+            }
+            Ok(())
+        })
+        .expect("run");
+        after.push(format!("{:.1}", resident_bytes() as f64 / 1e6));
+    }
     println!(
-        "{:<44} {:>9.0} tasks/s",
-        format!("empty tasks to {chips} chips, as fast as they go"),
-        rate
+        "{:<44} {} MB",
+        "host memory after 1, 2 and 3 M tasks",
+        after.join(", ")
     );
 }
 
 fn main() {
-    for chips in [1, 2, 4, 8] {
-        bring_up(chips);
+    let only = std::env::args()
+        .nth(1)
+        .filter(|argument| !argument.starts_with('-'));
+    let wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
+    if wanted("bring-up") {
+        for chips in [1, 2, 4, 8] {
+            bring_up(chips);
+        }
     }
-    round_trips();
-    throughput(1);
-    throughput(2);
+    if wanted("tasks") {
+        round_trips();
+        groups(2);
+        throughput(1);
+        throughput(2);
+    }
+    if wanted("chip") {
+        chip_graphs();
+    }
+    if wanted("memory") {
+        memory();
+    }
 }

@@ -19,11 +19,13 @@ use std::time::Duration;
 /// ```
 pub struct NodeBuilder {
     pub(crate) name: String,
-    level: Level,
+    pub(crate) level: Level,
     pub(crate) devices: Vec<Device>,
     pub(crate) domains: Vec<DomainSpec>,
     pub(crate) bring_up: Duration,
     pub(crate) wait_limit: Duration,
+    pub(crate) task_slots: u32,
+    pub(crate) intermediate_bytes: u64,
     pub(crate) program: Program,
     pub(crate) platform: Platform,
     pub(crate) on_step: OnStep,
@@ -52,6 +54,8 @@ impl Default for NodeBuilder {
             domains: Vec::new(),
             bring_up: Duration::from_secs(120),
             wait_limit: Duration::from_secs(60),
+            task_slots: 4096,
+            intermediate_bytes: 16 << 20,
             program: Program::default(),
             platform: Platform::default(),
             on_step: Box::new(|_, _, _| {}),
@@ -107,6 +111,22 @@ impl NodeBuilder {
     #[must_use]
     pub fn platform(mut self, platform: Platform) -> NodeBuilder {
         self.platform = platform;
+        self
+    }
+
+    /// Tasks that may be submitted and not yet done; 4096 unless said otherwise. A submission past that
+    /// waits for one to be done.
+    #[must_use]
+    pub fn task_slots(mut self, slots: u32) -> NodeBuilder {
+        self.task_slots = slots;
+        self
+    }
+
+    /// Memory for intermediate tensors on each chip that has any; 16 MiB unless said otherwise. An
+    /// allocation past that waits for a scope's users to be done.
+    #[must_use]
+    pub fn intermediate_bytes(mut self, bytes: u64) -> NodeBuilder {
+        self.intermediate_bytes = bytes;
         self
     }
 
@@ -168,6 +188,10 @@ impl NodeBuilder {
             if limit.is_zero() {
                 return Err(Error::config(name, "zero leaves no time for anything"));
             }
+        }
+        if self.task_slots == 0 || self.task_slots >= 1 << 30 {
+            let why = format!("{} slots; a worker has between 1 and 2^30", self.task_slots);
+            return Err(Error::config("task_slots", why));
         }
         let mut plans: Vec<DomainPlan> = Vec::with_capacity(self.domains.len());
         for (segment, spec) in (0..).map(Segment).zip(&self.domains) {

@@ -1,18 +1,14 @@
 //! Domains: which chips communicate, and what each of them exposes.
 
+use crate::buffer::{Buffer, SignalRow};
 use crate::error::{Error, Result};
 use crate::machine::SegmentPlan;
 use crate::node::Shared;
 use crate::platform::Platform;
-use ringwork_isa::{
-    Arg, Argument, Barrier, Device, Dtype, Element, In, InOut, Out, Rank, SIGNAL_STRIDE_BYTES, Segment,
-    Signals, Span,
-};
+use ringwork_isa::{Device, Dtype, Element, Rank, SIGNAL_STRIDE_BYTES, Segment, Signals, Span};
 use ringwork_native::memory::PAGE_BYTES;
 use ringwork_native::segment::MAX_SIGNALS;
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Buffers start at multiples of this, so that no two share a cache line.
@@ -352,6 +348,10 @@ impl Domain {
         self.inner.node.lock().release(self.segment());
     }
 
+    pub(crate) fn node(&self) -> &Shared {
+        &self.inner.node
+    }
+
     pub(crate) fn segment(&self) -> Segment {
         self.inner.plan.segment.layout.segment
     }
@@ -399,12 +399,7 @@ impl Domain {
             start: 0,
             len: place.count as u64,
         };
-        Ok(Buffer {
-            domain: self.clone(),
-            offset: place.offset,
-            span,
-            element: PhantomData,
-        })
+        Ok(Buffer::new(self.clone(), place.offset, span))
     }
 
     /// A row of signals by name.
@@ -425,10 +420,7 @@ impl Domain {
             me: Rank(0),
             ranks: layout.ranks,
         };
-        Ok(SignalRow {
-            row,
-            _domain: self.clone(),
-        })
+        Ok(SignalRow::new(self.clone(), row))
     }
 
     /// A barrier by name.
@@ -437,136 +429,6 @@ impl Domain {
     /// If there is no such barrier.
     pub fn barrier(&self, name: &str) -> Result<SignalRow> {
         self.signals(name)
-    }
-}
-
-/// A buffer of a domain, on every member: pass it where a kernel has a `Shared`, or an `In`, `Out` or
-/// `InOut` for the member's own part of it.
-#[derive(Clone, Debug)]
-pub struct Buffer<T> {
-    domain: Domain,
-    /// Bytes from the start of the window's data to element 0.
-    offset: u64,
-    span: Span,
-    element: PhantomData<T>,
-}
-
-impl<T: Element> Buffer<T> {
-    /// Number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        usize::try_from(self.span.len).unwrap_or(usize::MAX)
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.span.len == 0
-    }
-
-    /// Some of its elements, on every member.
-    ///
-    /// # Errors
-    /// If they are not all inside.
-    pub fn slice(&self, range: Range<usize>) -> Result<Buffer<T>> {
-        if range.start > range.end || range.end > self.len() {
-            return Err(Error::Length {
-                what: self.what(),
-                have: self.len(),
-                asked: range.end,
-            });
-        }
-        let span = Span {
-            start: self.span.start + range.start as u64,
-            len: range.len() as u64,
-            ..self.span
-        };
-        Ok(Buffer { span, ..self.clone() })
-    }
-
-    fn what(&self) -> String {
-        format!("a buffer of domain `{}`", self.domain.name())
-    }
-
-    fn byte_offset(&self) -> u64 {
-        self.offset + self.span.start * T::DTYPE.bytes() as u64
-    }
-
-    /// Copies host data into one rank's part, after the tasks submitted before.
-    ///
-    /// # Errors
-    /// If the lengths differ, there is no such rank, or the domain was released.
-    pub fn write(&self, rank: Rank, data: &[T]) -> Result<()> {
-        if data.len() != self.len() {
-            return Err(Error::Length {
-                what: self.what(),
-                have: self.len(),
-                asked: data.len(),
-            });
-        }
-        let mut node = self.domain.inner.node.lock();
-        node.write(
-            self.span.segment,
-            rank,
-            self.byte_offset(),
-            bytemuck::cast_slice(data),
-        )
-    }
-
-    /// Copies one rank's part to the host, after the tasks submitted before.
-    ///
-    /// # Errors
-    /// If there is no such rank, or the domain was released.
-    pub fn read(&self, rank: Rank) -> Result<Vec<T>> {
-        let mut data = vec![T::zeroed(); self.len()];
-        let mut node = self.domain.inner.node.lock();
-        node.read(
-            self.span.segment,
-            rank,
-            self.byte_offset(),
-            bytemuck::cast_slice_mut(&mut data),
-        )?;
-        Ok(data)
-    }
-}
-
-impl<T: Element> Argument<ringwork_isa::Shared<T>> for Buffer<T> {
-    fn to_arg(&self) -> Arg {
-        Arg::Window(self.span)
-    }
-}
-impl<T: Element> Argument<In<T>> for Buffer<T> {
-    fn to_arg(&self) -> Arg {
-        Arg::Memory(self.span)
-    }
-}
-impl<T: Element> Argument<Out<T>> for Buffer<T> {
-    fn to_arg(&self) -> Arg {
-        Arg::Memory(self.span)
-    }
-}
-impl<T: Element> Argument<InOut<T>> for Buffer<T> {
-    fn to_arg(&self) -> Arg {
-        Arg::Memory(self.span)
-    }
-}
-
-/// A row of signals, or a barrier, of a domain: pass it where a kernel has `Signals` or a `Barrier`.
-#[derive(Clone, Debug)]
-pub struct SignalRow {
-    row: Signals,
-    // Keeps the domain open.
-    _domain: Domain,
-}
-
-impl Argument<Signals> for SignalRow {
-    fn to_arg(&self) -> Arg {
-        Arg::Signals(self.row)
-    }
-}
-impl Argument<Barrier> for SignalRow {
-    fn to_arg(&self) -> Arg {
-        Arg::Barrier(Barrier::new(self.row))
     }
 }
 

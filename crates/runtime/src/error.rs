@@ -35,6 +35,64 @@ pub enum Error {
         /// Its own words.
         message: String,
     },
+    /// A task waited for a signal that never came. It and what needs it did not run, or did not count as done.
+    #[error(
+        "{worker}, task `{task}` waited {} for {after_ms} ms: {waited_for}; check who should notify it, or raise wait_limit",
+        if *.deferred { "to be done" } else { "to start" }
+    )]
+    Overdue {
+        /// The worker's name.
+        worker: String,
+        /// The kernel's or the closure's.
+        task: String,
+        /// Whether it has run, and waited to be done.
+        deferred: bool,
+        /// For how long.
+        after_ms: u128,
+        /// Such as `signal 0 of rank 1 in window "tp" >= 3, it is 0`.
+        waited_for: String,
+    },
+    /// Nothing runs, nothing can start, and tasks are left: nobody is there who could move them.
+    #[error("{worker}: nothing runs, nothing is ready, {left} tasks are left: {}", chains.join("; "))]
+    Stalled {
+        /// The worker's name.
+        worker: String,
+        /// Tasks left.
+        left: u32,
+        /// What waits for what, each back to its cause.
+        chains: Vec<String>,
+    },
+    /// A ring can never hold what was asked for.
+    #[error("{worker}: {fill}; nothing under way can release enough: raise NodeBuilder::{raise}{}",
+        if fill.in_open_scopes > 0 { ", or end scopes sooner" } else { "" })]
+    RingStuck {
+        /// The worker's name.
+        worker: String,
+        /// Which ring, how full, what was needed.
+        fill: crate::engine::Fill,
+        /// What to raise.
+        raise: &'static str,
+    },
+    /// A submission that the engine refused.
+    #[error("{worker}: {problem}")]
+    Refused {
+        /// The worker's name.
+        worker: String,
+        /// Why.
+        problem: crate::engine::Error,
+    },
+    /// Something failed in a worker below.
+    #[error("{worker}, {}{cause}{}", if cause.names_its_worker() { String::new() } else { format!("{child}: ") }, also(cancelled))]
+    Below {
+        /// The worker's name.
+        worker: String,
+        /// The child's.
+        child: String,
+        /// What happened there.
+        cause: Box<Error>,
+        /// Tasks of the worker that never ran because they needed what failed.
+        cancelled: Vec<String>,
+    },
     /// A handle whose memory was released.
     #[error("{what} was released; open it again before using it")]
     Released {
@@ -105,7 +163,49 @@ pub enum Error {
     Closed,
 }
 
+/// The tasks that were lost with a failure, as a person reads it.
+fn also(cancelled: &[String]) -> String {
+    match cancelled {
+        [] => String::new(),
+        [only] => format!("; cancelled with it: {only}"),
+        [first, rest @ ..] => format!("; cancelled with it: {first} and {} more", rest.len()),
+    }
+}
+
 impl Error {
+    pub(crate) fn below(worker: &str, child: &str, cause: Error, cancelled: Vec<String>) -> Error {
+        Error::Below {
+            worker: worker.into(),
+            child: child.into(),
+            cause: Box::new(cause),
+            cancelled,
+        }
+    }
+
+    /// Whether somebody interrupted the run, here or in a worker below.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        match self {
+            Error::Interrupted => true,
+            Error::Below { cause, .. } => cause.is_interrupted(),
+            _ => false,
+        }
+    }
+
+    /// Whether its words begin with the worker it happened in.
+    fn names_its_worker(&self) -> bool {
+        matches!(
+            self,
+            Error::Task(_)
+                | Error::Host { .. }
+                | Error::Overdue { .. }
+                | Error::Stalled { .. }
+                | Error::RingStuck { .. }
+                | Error::Refused { .. }
+                | Error::Below { .. }
+        )
+    }
+
     pub(crate) fn config(field: impl Into<String>, problem: impl Into<String>) -> Error {
         Error::Config {
             field: field.into(),
@@ -139,6 +239,8 @@ pub struct TaskFailure {
     pub missing: Vec<(Device, String)>,
     /// The other tasks of the run that failed because of it, or beside it.
     pub others: Vec<(Device, Cause)>,
+    /// The tasks that never ran because they needed what failed, in the order of submission.
+    pub cancelled: Vec<String>,
 }
 
 /// How a task failed.
@@ -207,7 +309,7 @@ impl fmt::Display for TaskFailure {
         for (device, doing) in &self.missing {
             write!(f, "; chip {device} had not finished (last seen in: {doing})")?;
         }
-        Ok(())
+        f.write_str(&also(&self.cancelled))
     }
 }
 

@@ -1,44 +1,51 @@
-//! Tasks under way: sent, watched, ended, and what happens when one fails.
+//! Tasks under way: started when the engine says so, watched, ended, and what happens when one fails.
 //!
-//! Each chip takes its tasks in the order they were submitted. When a task fails, the domains it uses are
-//! aborted, so that its partners end too; everything under way is waited for; the failure that is not
-//! merely the echo of another is the one that is reported.
+//! The engine decides what may start where; a chip takes what it is sent in order, a little ahead of what it
+//! runs. When a task fails, the domains it uses are aborted, so that its partners end too; what needs it is
+//! cancelled, everything else finishes; the failure that is not merely the echo of another is the one that is
+//! reported.
 //!
 //! # Invariants
-//! - **FLY-1 (ends).** [`State::settle`] returns: every task ends by itself, with its chip, by an abort, or
-//!   because its chip made no progress for the limit and was ended.
+//! - **FLY-1 (as sent).** What a chip is sent, it runs in the order it was sent.
 //! - **FLY-2 (clean).** After a failure nothing is under way and the domains of living chips are fresh.
 
-use crate::error::{Cause, Error, Result, TaskFailure};
+use crate::engine::{Completion, Executor, Status, TaskId};
+use crate::error::{Cause, Error, TaskFailure};
 use crate::node::State;
-use ringwork_isa::{Arg, Barrier, ErrorKind, Rank, Segment, Signals, Span, Task};
+use crate::work::{Parts, Work, signal_id};
+use ringwork_isa::ErrorKind;
 use ringwork_native::{Event, Failure};
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
 
-/// How long the partners of a failed task may take to notice.
-const GRACE: Duration = Duration::from_millis(500);
-
-/// How often progress is looked at.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// A task that was sent to a chip.
-struct Flight {
-    chip: usize,
-    kernel: String,
-    segments: Vec<Segment>,
-    /// Tasks of one group have the same number.
-    group: u64,
+/// A task that was sent to a chip, or that has a place in the line to be.
+pub(crate) struct Flight {
+    pub(crate) task: TaskId,
+    pub(crate) chip: usize,
+    work: Arc<Work>,
+    /// Which of its parts.
+    part: usize,
 }
 
 /// All tasks under way, and the failures so far.
 #[derive(Default)]
 pub(crate) struct Flights {
-    under_way: BTreeMap<u64, Flight>,
+    /// By the number that the chip answers with, which grows.
+    pub(crate) under_way: BTreeMap<u64, Flight>,
+    /// Those whose chip had no room, in order.
+    unsent: VecDeque<u64>,
+    /// Host closures whose turn it is.
+    pub(crate) hosts: VecDeque<TaskId>,
+    /// Tasks that have run and wait for a signal to be done.
+    deferred: Vec<(TaskId, Arc<Work>)>,
     failures: Vec<Failed>,
-    /// Groups that a failure belongs to, and when the last of them came.
-    failed_groups: Vec<u64>,
-    failed_at: Option<Instant>,
+    /// What went wrong first, if it was no task of a chip.
+    first: Option<Error>,
+    /// Tasks that a failure belongs to, and when the last of them came.
+    pub(crate) failed_tasks: Vec<TaskId>,
+    pub(crate) failed_at: Option<Instant>,
     /// Chips that ended since nothing was under way.
     died: Vec<usize>,
     next: u64,
@@ -50,244 +57,230 @@ struct Failed {
     dead_partner: Option<usize>,
 }
 
-impl Flights {
-    /// A number for a task or a group.
-    pub(crate) fn fresh(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
-    pub(crate) fn failed(&self) -> bool {
-        !self.failures.is_empty()
-    }
-}
-
-/// A task with its ranks filled in, and the segments it uses.
-pub(crate) struct Bound {
-    task: Task,
-    segments: Vec<Segment>,
+fn executor(chip: usize) -> Executor {
+    Executor(u32::try_from(chip).unwrap_or(u32::MAX))
 }
 
 impl State {
-    /// Fills in the ranks that a chip has in the domains of a task's arguments.
-    pub(crate) fn bind(&self, chip: usize, task: &Task) -> Result<Bound> {
-        let mut segments = Vec::new();
-        let mut args = Vec::with_capacity(task.args.len());
-        for arg in &task.args {
-            let Some(segment) = arg.segment() else {
-                args.push(*arg);
+    /// Takes in what has happened, and starts what can be started.
+    pub(crate) fn move_on(&mut self) {
+        self.take_events();
+        self.look_at_signals();
+        self.start_ready();
+    }
+
+    /// Where host closures run.
+    pub(crate) fn host_executor(&self) -> Executor {
+        executor(self.devices.len())
+    }
+
+    /// Sends what the engine lets go.
+    pub(crate) fn start_ready(&mut self) {
+        for _ in 0..self.flights.unsent.len() {
+            if let Some(id) = self.flights.unsent.pop_front() {
+                self.send(id);
+            }
+        }
+        while let Some(dispatch) = self.engine.ready() {
+            let Some(work) = self.engine.payload(dispatch.task).cloned() else {
                 continue;
             };
-            let Some(known) = self.segments.get(&segment).filter(|known| !known.released) else {
-                let what = self
-                    .segments
-                    .get(&segment)
-                    .map_or("this memory", |known| &known.what)
-                    .to_owned();
-                return Err(Error::Released { what });
-            };
-            let place = known.chips.iter().position(|member| *member == chip);
-            let place = place.and_then(|place| u32::try_from(place).ok()).map(Rank);
-            let rank = place.ok_or_else(|| Error::NotAMember {
-                device: self.devices[chip],
-                what: known.what.clone(),
-            })?;
-            args.push(on_rank(*arg, rank));
-            if !segments.contains(&segment) {
-                segments.push(segment);
-            }
-        }
-        Ok(Bound {
-            task: Task { args, ..task.clone() },
-            segments,
-        })
-    }
-
-    /// Sends a task behind those its chip has, waiting for room.
-    pub(crate) fn send(&mut self, chip: usize, group: u64, bound: Bound) -> Result<()> {
-        let id = self.flights.fresh();
-        let mut progress = Progress::new();
-        loop {
-            if self.flights.failed() || self.machine.interrupted() {
-                return self.settle();
-            }
-            self.check_alive(chip)?;
-            if self.machine.submit(chip, id, &bound.task)? {
-                break;
-            }
-            self.take_events();
-            self.machine.wait(Some(Instant::now() + LOOK));
-            self.end_the_stuck(&mut progress);
-        }
-        for segment in &bound.segments {
-            if let Some(known) = self.segments.get_mut(segment) {
-                known.uses += 1;
-            }
-        }
-        let kernel = bound.task.kernel.to_string();
-        self.flights.under_way.insert(
-            id,
-            Flight {
-                chip,
-                kernel,
-                segments: bound.segments,
-                group,
-            },
-        );
-        Ok(())
-    }
-
-    /// Waits until nothing is under way.
-    ///
-    /// # Errors
-    /// The root of the failures, if any.
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        let mut progress = Progress::new();
-        let interrupted = loop {
-            self.take_events();
-            if self.flights.under_way.is_empty() {
-                break self.machine.interrupted();
-            }
-            if self.machine.interrupted() {
-                self.end_interrupted();
-                break true;
-            }
-            self.machine.wait(Some(Instant::now() + LOOK));
-            self.end_the_stuck(&mut progress);
-        };
-        let root = self.take_root();
-        if root.is_some() || interrupted {
-            self.freshen_domains();
-        }
-        match root {
-            _ if interrupted => Err(Error::Interrupted),
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
-    }
-
-    /// The failure that explains the others.
-    fn take_root(&mut self) -> Option<Error> {
-        // An end is recorded before anybody hears of it: it is among the events by now.
-        self.take_events();
-        let mut failures = std::mem::take(&mut self.flights.failures);
-        let died = std::mem::take(&mut self.flights.died);
-        self.flights.failed_groups.clear();
-        self.flights.failed_at = None;
-        let found = failures.iter().position(|failed| !failed.failure.cause.is_echo());
-        let mut root = match (found, failures.first()?) {
-            (Some(found), _) => failures.remove(found).failure,
-            // Nothing but echoes of a chip that had finished its own part, or was dead long before.
-            (
-                None,
-                &Failed {
-                    dead_partner: Some(chip),
-                    ref failure,
-                },
-            ) => {
-                let (device, how) = (self.devices[chip], self.machine.end(chip)?);
-                if !died.contains(&chip) {
-                    return Some(Error::Gone { device, cause: how });
-                }
-                let (worker, kernel) = (failure.worker.clone(), failure.kernel.clone());
-                let last_seen = self.machine.last_seen(chip).what;
-                let cause = Cause::Ended { how, last_seen };
-                let (missing, others) = (Vec::new(), Vec::new());
-                TaskFailure {
-                    worker,
-                    device,
-                    kernel,
-                    cause,
-                    missing,
-                    others,
+            match &work.parts {
+                Parts::Host(_) => self.flights.hosts.push_back(dispatch.task),
+                Parts::Anywhere(_) => self.take_off(dispatch.task, dispatch.executor.0 as usize, &work, 0),
+                Parts::Chips(parts) => {
+                    for (part, (chip, _)) in parts.iter().enumerate() {
+                        self.take_off(dispatch.task, *chip, &work, part);
+                    }
                 }
             }
-            (None, _) => failures.remove(0).failure,
-        };
-        root.others = failures
-            .into_iter()
-            .map(|Failed { failure, .. }| (failure.device, failure.cause))
-            .collect();
-        root.blame_the_stuck();
-        Some(Box::new(root).into())
+        }
     }
 
-    fn take_events(&mut self) {
+    fn take_off(&mut self, task: TaskId, chip: usize, work: &Arc<Work>, part: usize) {
+        self.flights.next += 1;
+        let (id, work) = (self.flights.next, work.clone());
+        let flight = Flight {
+            task,
+            chip,
+            work,
+            part,
+        };
+        self.flights.under_way.insert(id, flight);
+        self.send(id);
+    }
+
+    /// Sends a task behind those its chip has; if there is no room it keeps its place in the line (FLY-1).
+    fn send(&mut self, id: u64) {
+        let Some(flight) = self.flights.under_way.get(&id) else {
+            return;
+        };
+        let under_way = &self.flights.under_way;
+        let behind = |other: &u64| {
+            under_way
+                .get(other)
+                .is_some_and(|other| other.chip == flight.chip)
+        };
+        if self.flights.unsent.iter().any(behind) {
+            self.flights.unsent.push_back(id);
+            return;
+        }
+        let task = match &flight.work.parts {
+            Parts::Chips(parts) => Cow::Borrowed(&parts[flight.part].1),
+            Parts::Anywhere(task) => Cow::Owned(self.bind_late(flight.chip, task)),
+            Parts::Host(_) => return,
+        };
+        match self.machine.submit(flight.chip, id, &task) {
+            Ok(true) => {}
+            Ok(false) => self.flights.unsent.push_back(id),
+            // Its end is among the events to come, and fails all it has.
+            Err(ringwork_native::Error::ChipGone { .. }) => {}
+            Err(error) => {
+                let outcome = Cause::NotBegun {
+                    why: error.to_string(),
+                };
+                self.landed(id, Some(outcome));
+            }
+        }
+    }
+
+    pub(crate) fn take_events(&mut self) {
         for event in self.machine.events() {
             match event {
-                Event::Ran { task, outcome, .. } => self.ran(task, outcome),
+                Event::Ran { task, outcome, .. } => self.landed(task, outcome.err().map(Cause::Kernel)),
                 Event::NotMapped { chip, message, .. } => {
-                    let cause = Cause::NotBegun {
-                        why: format!("the chip could not map its memory: {message}"),
-                    };
-                    self.chip_failed(chip, &cause);
+                    let why = format!("the chip could not map its memory: {message}");
+                    self.fail_all_on(chip, &Cause::NotBegun { why });
                 }
                 Event::Ended { chip, cause } => {
                     self.flights.died.push(chip);
                     let last_seen = self.machine.last_seen(chip).what;
-                    self.chip_failed(
-                        chip,
-                        &Cause::Ended {
-                            how: cause,
-                            last_seen,
-                        },
-                    );
+                    let how = cause;
+                    self.lose(chip, &Cause::Ended { how, last_seen });
                 }
             }
         }
     }
 
-    fn ran(&mut self, task: u64, outcome: std::result::Result<(), Failure>) {
-        // An unknown number is a chip that was given up already.
-        let Some(flight) = self.flights.under_way.remove(&task) else {
+    /// A chip is done with its part of a task.
+    fn landed(&mut self, id: u64, failed: Option<Cause>) {
+        // An unknown number is of a chip that was given up already.
+        let Some(flight) = self.flights.under_way.remove(&id) else {
             return;
         };
-        if let Err(failure) = outcome {
-            self.failed(&flight, Cause::Kernel(failure));
-        }
-        self.land(&flight);
-    }
-
-    fn land(&mut self, flight: &Flight) {
-        for segment in &flight.segments {
-            self.end_use(*segment);
+        let on = executor(flight.chip);
+        let reported = match failed {
+            None => self.engine.complete(flight.task, on),
+            Some(cause) => {
+                self.failed(&flight, cause);
+                self.engine.fail(flight.task, on, ())
+            }
+        };
+        match reported {
+            Ok(Completion::Partial { .. }) => {}
+            Ok(Completion::Deferred) => self.flights.deferred.push((flight.task, flight.work)),
+            // An error means that the engine has given the task up already.
+            Ok(Completion::Finished) | Err(_) => self.let_go(&flight.work),
         }
     }
 
     /// Everything on a chip fails: the oldest for this cause, the others were never begun.
-    fn chip_failed(&mut self, chip: usize, cause: &Cause) {
-        let ids: Vec<u64> = self
-            .flights
-            .under_way
-            .iter()
-            .filter(|(_, flight)| flight.chip == chip)
-            .map(|(id, _)| *id)
-            .collect();
-        for (i, id) in ids.into_iter().enumerate() {
-            let Some(flight) = self.flights.under_way.remove(&id) else {
-                continue;
+    fn fail_all_on(&mut self, chip: usize, cause: &Cause) {
+        for (index, id) in self.flights_on(chip).into_iter().enumerate() {
+            let cause = if index == 0 {
+                cause.clone()
+            } else {
+                self.gone(chip)
             };
-            let why = format!("chip {} is gone", self.devices[chip]);
-            self.failed(
-                &flight,
-                if i == 0 {
-                    cause.clone()
-                } else {
-                    Cause::NotBegun { why }
-                },
-            );
-            self.land(&flight);
+            self.landed(id, Some(cause));
+        }
+    }
+
+    fn flights_on(&self, chip: usize) -> Vec<u64> {
+        let under_way = self.flights.under_way.iter();
+        let here = under_way.filter(|(_, flight)| flight.chip == chip);
+        here.map(|(id, _)| *id).collect()
+    }
+
+    fn gone(&self, chip: usize) -> Cause {
+        let why = format!("chip {} is gone", self.devices[chip]);
+        Cause::NotBegun { why }
+    }
+
+    /// A chip is gone: what it had has failed, and what could only run there is cancelled.
+    pub(crate) fn lose(&mut self, chip: usize, cause: &Cause) {
+        let mut over = Vec::new();
+        for (index, id) in self.flights_on(chip).into_iter().enumerate() {
+            let cause = if index == 0 {
+                cause.clone()
+            } else {
+                self.gone(chip)
+            };
+            if let Some(flight) = self.flights.under_way.remove(&id) {
+                self.failed(&flight, cause);
+                over.push(flight);
+            }
+        }
+        // Lost before: a chip that was ended for being stuck, and whose end is reported now.
+        let affected = self.engine.lose(executor(chip), ()).unwrap_or(0);
+        if affected > 0 && self.flights.failures.is_empty() {
+            let device = self.devices[chip];
+            let cause = self.machine.end(chip).unwrap_or_else(|| cause.to_string());
+            self.went_wrong(Error::Gone { device, cause });
+        }
+        for flight in over {
+            let mut others = self.flights.under_way.values();
+            if !others.any(|other| other.task == flight.task) {
+                self.let_go(&flight.work);
+            }
+        }
+    }
+
+    /// Something failed that is no task of a chip; the first such error, or the task's before it, is the run's.
+    pub(crate) fn went_wrong(&mut self, error: Error) {
+        if self.flights.failures.is_empty() {
+            self.flights.first.get_or_insert(error);
+        }
+    }
+
+    /// A task is over: it no longer keeps its memory.
+    pub(crate) fn let_go(&mut self, work: &Work) {
+        for segment in &work.segments {
+            self.end_use(*segment);
+        }
+        for signal in &work.signals {
+            let id = signal_id(signal);
+            if let Some((_, waiting)) = self.signals.get_mut(&id) {
+                *waiting -= 1;
+                if *waiting == 0 {
+                    self.signals.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// Lets go of tasks whose signal has come.
+    pub(crate) fn land_deferred(&mut self) {
+        let mut done = Vec::new();
+        let engine = &self.engine;
+        self.flights.deferred.retain(|(task, work)| {
+            let waits = engine.status(*task) == Ok(Status::Deferred);
+            if !waits {
+                done.push(work.clone());
+            }
+            waits
+        });
+        for work in done {
+            self.let_go(&work);
         }
     }
 
     fn failed(&mut self, flight: &Flight, cause: Cause) {
         let device = self.devices[flight.chip];
-        let reason = format!("chip {device}, kernel `{}` failed: {cause}", flight.kernel);
-        let partners = self
-            .flights
-            .under_way
-            .values()
-            .filter(|other| other.group == flight.group);
+        let kernel = flight.work.to_string();
+        let reason = format!("chip {device}, kernel `{kernel}` failed: {cause}");
+        let under_way = self.flights.under_way.values();
+        let partners = under_way.filter(|other| other.task == flight.task);
         let timed_out = matches!(
             &cause,
             Cause::Kernel(Failure::Returned(error)) if matches!(error.kind(), ErrorKind::Deadline { .. })
@@ -300,28 +293,29 @@ impl State {
             Vec::new()
         };
         let dead_partner = self.dead_partner(flight, &cause);
-        let first_of_group = !self.flights.failed_groups.contains(&flight.group);
-        if first_of_group {
-            self.flights.failed_groups.push(flight.group);
+        let first_of_task = !self.flights.failed_tasks.contains(&flight.task);
+        if first_of_task {
+            self.flights.failed_tasks.push(flight.task);
         }
         self.flights.failed_at = Some(Instant::now());
         let failure = TaskFailure {
             worker: self.name.clone(),
             device,
-            kernel: flight.kernel.clone(),
+            kernel,
             cause,
             missing,
             others: Vec::new(),
+            cancelled: Vec::new(),
         };
         self.flights.failures.push(Failed {
             failure,
             dead_partner,
         });
         // Once: the second alarm would only rouse everybody again, and there are as many as members.
-        if !first_of_group {
+        if !first_of_task {
             return;
         }
-        for segment in &flight.segments {
+        for segment in &flight.work.segments {
             if self.segments.get(segment).is_some_and(|known| known.is_domain) {
                 self.machine.abort(*segment, &reason);
             }
@@ -338,135 +332,101 @@ impl State {
             Cause::Kernel(Failure::NotBegun { dead, .. }) => (*dead)?,
             _ => return None,
         };
-        let domains = flight
-            .segments
-            .iter()
-            .filter_map(|segment| self.segments.get(segment));
+        let segments = flight.work.segments.iter();
+        let domains = segments.filter_map(|segment| self.segments.get(segment));
         let mut members = domains.filter_map(|known| known.chips.get(rank.0 as usize).copied());
         members.find(|chip| self.machine.end(*chip).is_some())
     }
 
-    /// Ends chips that have begun no instruction for too long.
-    fn end_the_stuck(&mut self, progress: &mut Progress) {
-        if !progress.is_due() {
-            return;
+    /// The error of a run that has failed, now that nothing is left of it; the next one starts clean.
+    pub(crate) fn take_root(&mut self) -> Option<Error> {
+        // An end is recorded before anybody hears of it: it is among the events by now.
+        self.take_events();
+        let failures = std::mem::take(&mut self.flights.failures);
+        let died = std::mem::take(&mut self.flights.died);
+        let first = self.flights.first.take();
+        self.flights.failed_tasks.clear();
+        self.flights.failed_at = None;
+        if self.engine.failure().is_none() && failures.is_empty() && first.is_none() {
+            return None;
         }
-        // Those who were told of a failure have as long to notice from then on.
-        let told_for = self.flights.failed_at.map_or(Duration::ZERO, |at| at.elapsed());
-        let mut chips: Vec<(usize, bool)> = Vec::new();
-        for flight in self.flights.under_way.values() {
-            let concerned = self.flights.failed_groups.contains(&flight.group);
-            match chips.iter_mut().find(|(chip, _)| *chip == flight.chip) {
-                Some((_, failed)) => *failed |= concerned,
-                None => chips.push((flight.chip, concerned)),
-            }
+        let cancelled = self.end_run();
+        let mut root = match first {
+            Some(error) => return Some(error),
+            None => self.root_of(failures, &died)?,
+        };
+        if let Error::Task(failure) = &mut root {
+            failure.cancelled = cancelled;
         }
-        for (chip, failed) in chips {
-            // A wait may take its whole limit without being stuck; it ends itself then.
-            let limit = self.wait_limit + GRACE;
-            let seen = self.machine.last_seen(chip);
-            let still = progress.still_for(chip, seen.count);
-            if still >= limit || failed && still.min(told_for) >= GRACE {
-                self.machine.kill(chip);
-                self.chip_failed(
-                    chip,
-                    &Cause::Stuck {
-                        after_ms: still.as_millis(),
-                        last_seen: seen.what,
-                    },
-                );
-            }
-        }
+        Some(root)
     }
 
-    fn end_interrupted(&mut self) {
-        self.abort_all("the run was interrupted");
-        let deadline = Instant::now() + GRACE;
-        while !self.flights.under_way.is_empty() && Instant::now() < deadline {
-            self.take_events();
-            // Interrupted waits return at once, so the chips get the core instead.
-            std::thread::yield_now();
-        }
-        let stuck: Vec<usize> = self
-            .flights
-            .under_way
-            .values()
-            .map(|flight| flight.chip)
-            .collect();
-        for chip in stuck {
-            self.machine.kill(chip);
-            self.chip_failed(
-                chip,
-                &Cause::NotBegun {
-                    why: "interrupted".into(),
+    /// The failure that explains the others.
+    fn root_of(&self, mut failures: Vec<Failed>, died: &[usize]) -> Option<Error> {
+        let found = failures.iter().position(|failed| !failed.failure.cause.is_echo());
+        let mut root = match (found, failures.first()?) {
+            (Some(found), _) => failures.remove(found).failure,
+            // Nothing but echoes of a chip that had finished its own part, or was dead long before.
+            (
+                None,
+                &Failed {
+                    dead_partner: Some(chip),
+                    ref failure,
                 },
-            );
-        }
+            ) => {
+                let (device, how) = (self.devices[chip], self.machine.end(chip)?);
+                if !died.contains(&chip) {
+                    return Some(Error::Gone { device, cause: how });
+                }
+                let last_seen = self.machine.last_seen(chip).what;
+                TaskFailure {
+                    worker: failure.worker.clone(),
+                    device,
+                    kernel: failure.kernel.clone(),
+                    cause: Cause::Ended { how, last_seen },
+                    missing: Vec::new(),
+                    others: Vec::new(),
+                    cancelled: Vec::new(),
+                }
+            }
+            (None, _) => failures.remove(0).failure,
+        };
+        root.others = failures
+            .into_iter()
+            .map(|Failed { failure, .. }| (failure.device, failure.cause))
+            .collect();
+        root.blame_the_stuck();
+        Some(Box::new(root).into())
     }
 
-    /// Makes the domains of living chips as they were when opened (FLY-2).
-    fn freshen_domains(&mut self) {
-        for (segment, known) in &self.segments {
-            if known.is_domain {
-                self.machine.reset(*segment, &known.chips);
+    /// Makes the engine as new; returns the tasks that never ran, as a person reads them.
+    pub(crate) fn end_run(&mut self) -> Vec<String> {
+        self.forget_intermediates();
+        let Ok(mut report) = self.engine.end_run() else {
+            return Vec::new();
+        };
+        report.cancelled.sort_unstable_by_key(|cancelled| cancelled.task);
+        let mut names = Vec::with_capacity(report.cancelled.len());
+        for work in report
+            .cancelled
+            .iter()
+            .filter_map(|cancelled| cancelled.payload.as_ref())
+        {
+            names.push(self.describe(work));
+            self.let_go(work);
+        }
+        names
+    }
+
+    /// Such as `kernel `add` on chip 0, 1`.
+    pub(crate) fn describe(&self, work: &Work) -> String {
+        match &work.parts {
+            Parts::Host(name) => format!("host task `{name}`"),
+            Parts::Anywhere(task) => format!("kernel `{}`", task.kernel),
+            Parts::Chips(parts) => {
+                let devices: Vec<_> = parts.iter().map(|(chip, _)| self.devices[*chip]).collect();
+                format!("kernel `{work}` on chip {}", crate::domain::list(&devices))
             }
         }
-    }
-}
-
-/// When each chip was last seen to begin an instruction.
-struct Progress {
-    looked: Instant,
-    seen: BTreeMap<usize, (u64, Instant)>,
-}
-
-impl Progress {
-    fn new() -> Progress {
-        Progress {
-            looked: Instant::now(),
-            seen: BTreeMap::new(),
-        }
-    }
-
-    /// Whether it is time to look again.
-    fn is_due(&mut self) -> bool {
-        let now = Instant::now();
-        let due = now - self.looked >= LOOK;
-        if due {
-            self.looked = now;
-        }
-        due
-    }
-
-    fn still_for(&mut self, chip: usize, count: u64) -> Duration {
-        let now = Instant::now();
-        let entry = self.seen.entry(chip).or_insert((count, now));
-        if entry.0 != count {
-            *entry = (count, now);
-        }
-        now - entry.1
-    }
-}
-
-/// An argument as the chip with this rank sees it.
-fn on_rank(arg: Arg, rank: Rank) -> Arg {
-    let span = |span: Span| {
-        if span.stride == 0 {
-            span
-        } else {
-            Span {
-                me: rank,
-                rank,
-                ..span
-            }
-        }
-    };
-    let signals = |row: Signals| Signals { me: rank, ..row };
-    match arg {
-        Arg::Memory(region) => Arg::Memory(span(region)),
-        Arg::Window(region) => Arg::Window(span(region)),
-        Arg::Signals(row) => Arg::Signals(signals(row)),
-        Arg::Barrier(barrier) => Arg::Barrier(Barrier::new(signals(barrier.signals()))),
-        Arg::Value(value) => Arg::Value(value),
     }
 }

@@ -5,7 +5,7 @@
 pub(crate) mod sim;
 
 use crate::platform::Simulated;
-use ringwork_isa::{Device, Rank, Segment, Task};
+use ringwork_isa::{Device, Rank, Segment, Signal, Task};
 use ringwork_native::segment::{Alarm, Attached, Layout};
 use ringwork_native::{Event, Fleet, InitialSegment, Interrupter, LastSeen, Launch};
 use ringwork_sim::timeline::Timeline;
@@ -31,6 +31,8 @@ pub(crate) trait Machine: Send {
     fn write(&self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> bool;
     /// Copies a rank's data out; false if it is not all there.
     fn read(&self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool;
+    /// A signal's value now, with everything before the notify that gave it; `None` if there is none.
+    fn peek(&self, signal: &Signal) -> Option<i32>;
     /// Ends every wait in a domain.
     fn abort(&mut self, segment: Segment, reason: &str);
     /// Back to fresh signals, unless a member has ended. Only while no task uses the domain.
@@ -119,6 +121,11 @@ impl Machine for NativeMachine {
         self.segments
             .get(&segment)
             .is_some_and(|segment| segment.read(rank, offset, bytes))
+    }
+
+    fn peek(&self, signal: &Signal) -> Option<i32> {
+        let segment = self.segments.get(&signal.segment())?;
+        segment.signal(signal).map(ringwork_native::cell::Cell::load)
     }
 
     fn abort(&mut self, segment: Segment, reason: &str) {

@@ -3,19 +3,24 @@
 use crate::config::NodeBuilder;
 use crate::context::ChipContext;
 use crate::domain::{Domain, DomainPlan, DomainSpec, list};
+use crate::engine::{Config, Engine, Kind, Ring, SignalId};
 use crate::error::{Error, Result};
 use crate::flight::Flights;
+use crate::host::Closures;
+use crate::intermediate::Placed;
 use crate::machine::sim::SimMachine;
 use crate::machine::{Machine, NativeMachine, SegmentPlan};
 use crate::orchestrator::Orchestrator;
 use crate::platform::{Clock, Platform};
 use crate::tensor::Tensor;
-use ringwork_isa::{Device, Element, Rank, Segment};
+use crate::work::Work;
+use ringwork_isa::{Device, Element, Level, Rank, Segment, Signal};
 use ringwork_native::segment::Layout;
 use ringwork_native::{Interrupter, Launch};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 /// A running node: chips that are up, memory on them, and the way to run things there.
@@ -26,13 +31,17 @@ pub struct Node {
     shared: Shared,
     /// Beside the lock, which a run holds.
     interrupter: Interrupter,
+    level: Level,
     domains: Vec<Domain>,
     contexts: Vec<ChipContext>,
 }
 
 /// The node's state, shared with the handles to what lives on it.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<Mutex<State>>);
+pub(crate) struct Shared {
+    state: Arc<Mutex<State>>,
+    closures: Arc<Mutex<Closures>>,
+}
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,7 +51,11 @@ impl fmt::Debug for Shared {
 
 impl Shared {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn closures(&self) -> MutexGuard<'_, Closures> {
+        self.closures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -65,7 +78,22 @@ pub(crate) struct State {
     pub(crate) platform: Platform,
     pub(crate) devices: Vec<Device>,
     pub(crate) segments: BTreeMap<Segment, Known>,
+    pub(crate) engine: Engine<Arc<Work>, ()>,
     pub(crate) flights: Flights,
+    /// Signals that tasks wait for, and how many do.
+    pub(crate) signals: BTreeMap<SignalId, (Signal, usize)>,
+    /// Whose host task is running.
+    pub(crate) host_thread: Option<ThreadId>,
+    /// Where intermediates are, by the segment that stands for each.
+    pub(crate) intermediates: BTreeMap<Segment, Placed>,
+    /// The intermediates of each open scope; the first is the run's own.
+    pub(crate) scopes: Vec<Vec<Segment>>,
+    /// The ring of each chip, once it has one.
+    pub(crate) rings: Vec<Option<Layout>>,
+    pub(crate) intermediate_bytes: u64,
+    pub(crate) next_intermediate: u32,
+    /// Whose turn it is among chips that could run a task.
+    pub(crate) turn: usize,
     pub(crate) wait_limit: Duration,
     pub(crate) closed: bool,
     next_segment: u32,
@@ -93,13 +121,28 @@ impl Node {
                 Box::new(machine)
             }
         };
+        let engine = engine(
+            builder.devices.len(),
+            builder.task_slots,
+            builder.intermediate_bytes,
+        );
+        let engine = engine.map_err(|problem| Error::config("task_slots", problem.to_string()))?;
         let mut state = State {
+            rings: vec![None; builder.devices.len()],
             name: builder.name,
             machine,
             platform: builder.platform,
             devices: builder.devices,
             segments: BTreeMap::new(),
+            engine,
             flights: Flights::default(),
+            signals: BTreeMap::new(),
+            host_thread: None,
+            intermediates: BTreeMap::new(),
+            scopes: vec![Vec::new()],
+            intermediate_bytes: builder.intermediate_bytes,
+            next_intermediate: 0,
+            turn: 0,
             wait_limit: builder.wait_limit,
             closed: false,
             next_segment: u32::try_from(plans.len()).unwrap_or(u32::MAX),
@@ -109,13 +152,17 @@ impl Node {
         }
         let contexts = ChipContext::of_all(&state.devices, &plans);
         let interrupter = state.machine.interrupter();
-        let shared = Shared(Arc::new(Mutex::new(state)));
+        let shared = Shared {
+            state: Arc::new(Mutex::new(state)),
+            closures: Arc::default(),
+        };
         let domains = plans
             .into_iter()
             .map(|plan| Domain::new(plan, shared.clone()))
             .collect();
         Ok(Node {
             shared,
+            level: builder.level,
             interrupter,
             domains,
             contexts,
@@ -126,6 +173,18 @@ impl Node {
     #[must_use]
     pub fn contexts(&self) -> &[ChipContext] {
         &self.contexts
+    }
+
+    /// The worker's name in errors.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.shared.lock().name.clone()
+    }
+
+    /// Where the worker sits.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level
     }
 
     /// The chips, in order.
@@ -227,6 +286,8 @@ impl Node {
             state.machine.close();
             state.segments.clear();
         }
+        drop(state);
+        drop(self.shared.take_closures());
     }
 }
 
@@ -263,6 +324,28 @@ impl Drop for Node {
         self.close();
     }
 }
+
+/// How many tasks a chip has at once: the one it runs, and some that it need not wait for.
+const DEPTH: u32 = 8;
+
+/// Chips, each with memory for intermediates, and the host.
+fn engine(
+    chips: usize,
+    slots: u32,
+    intermediate_bytes: u64,
+) -> std::result::Result<Engine<Arc<Work>, ()>, crate::engine::Error> {
+    let chips = u32::try_from(chips).unwrap_or(u32::MAX);
+    let mut config = Config::new().slots(slots).executors_of_depth(CHIP, chips, DEPTH);
+    for _ in 0..chips {
+        config = config.arena(intermediate_bytes);
+    }
+    Engine::new(&config.executors(HOST, 1))
+}
+
+/// The kind of executor that a chip is.
+pub(crate) const CHIP: Kind = Kind(0);
+/// The kind of executor that the host is.
+pub(crate) const HOST: Kind = Kind(1);
 
 /// Opens a domain on a node.
 pub(crate) fn open_domain(shared: &Shared, spec: &DomainSpec) -> Result<Domain> {
@@ -308,7 +391,7 @@ impl State {
         }
     }
 
-    fn fresh_segment(&mut self) -> Segment {
+    pub(crate) fn fresh_segment(&mut self) -> Segment {
         self.next_segment += 1;
         Segment(self.next_segment - 1)
     }
@@ -340,6 +423,21 @@ impl State {
         }
     }
 
+    /// What the engine refused, in the words of a node.
+    pub(crate) fn refused(&self, problem: crate::engine::Error) -> Error {
+        let worker = self.name.clone();
+        match problem {
+            crate::engine::Error::RingStuck { fill } => {
+                let raise = match fill.ring {
+                    Ring::Slots => "task_slots",
+                    Ring::Memory(_) => "intermediate_bytes",
+                };
+                Error::RingStuck { worker, fill, raise }
+            }
+            problem => Error::Refused { worker, problem },
+        }
+    }
+
     pub(crate) fn end_use(&mut self, segment: Segment) {
         let Some(known) = self.segments.get_mut(&segment) else {
             return;
@@ -350,7 +448,7 @@ impl State {
         }
     }
 
-    fn usable(&self, segment: Segment) -> Result<()> {
+    pub(crate) fn usable(&self, segment: Segment) -> Result<()> {
         self.check_open()?;
         match self.segments.get(&segment) {
             Some(known) if !known.released => Ok(()),
@@ -364,8 +462,6 @@ impl State {
     }
 
     pub(crate) fn write(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.check_open()?;
-        self.settle()?;
         self.usable(segment)?;
         let fits = self.machine.write(segment, rank, offset, bytes);
         if fits {
@@ -376,8 +472,6 @@ impl State {
     }
 
     pub(crate) fn read(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        self.check_open()?;
-        self.settle()?;
         self.usable(segment)?;
         let there = self.machine.read(segment, rank, offset, bytes);
         if there {

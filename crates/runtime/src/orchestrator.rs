@@ -1,15 +1,25 @@
 //! The orchestrator: what an orchestration talks to.
 
 use crate::domain::{Domain, DomainSpec};
+use crate::engine::TaskId;
 use crate::error::{Error, Result};
+use crate::intermediate::{self, Intermediate};
 use crate::node::{Shared, open_domain};
-use ringwork_isa::{Device, Task};
+use crate::submission::Submission;
+use ringwork_isa::{Argument, Compare, Device, Element, In, InOut, Out, Signal, Task};
 
-/// Submits tasks. A chip runs its tasks in the order they were submitted; different chips run at the same
-/// time, and meet only through the signals of a domain they share.
+/// Submits tasks, which run as soon as what they touch is ready: a task comes after every earlier one that
+/// touches the same memory, if one of the two writes it. Tasks that have nothing in common run at once, on
+/// different chips.
+///
+/// What chips do with a domain's shared buffers and signals is theirs to order, with signals; only the tasks
+/// of one chip, and groups that have a chip in common, keep the order of submission there. Tasks that wait
+/// for each other inside their kernels belong into one [`group`](Orchestrator::group).
+///
+/// The graph moves while the orchestration submits or waits, and when it has returned.
 #[derive(Debug)]
 pub struct Orchestrator<'n> {
-    node: &'n Shared,
+    pub(crate) node: &'n Shared,
 }
 
 impl<'n> Orchestrator<'n> {
@@ -17,10 +27,17 @@ impl<'n> Orchestrator<'n> {
         node: &'n Shared,
         orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R>,
     ) -> Result<R> {
-        node.lock().check_open()?;
+        let state = node.lock();
+        state.check_open()?;
+        if state.is_host_task() {
+            let why = "a host task is part of a run and cannot wait for another on the same worker";
+            return Err(Error::config("run", why));
+        }
+        drop(state);
         let outcome = orchestration(&mut Orchestrator { node });
         // A failed task explains an orchestration that gave up; so it is reported first.
-        let settled = node.lock().settle();
+        let settled = node.settle();
+        node.lock().end_run();
         settled.and(outcome)
     }
 
@@ -28,40 +45,73 @@ impl<'n> Orchestrator<'n> {
     ///
     /// # Errors
     /// If the chip or the arguments cannot be used; or, early, the failure of a task before.
-    pub fn submit(&mut self, device: Device, task: Task) -> Result<()> {
-        self.group([device], |_| Ok(task.clone()))
+    pub fn submit(&mut self, device: Device, task: Task) -> Result<TaskId> {
+        self.plain().submit(device, task)
     }
 
-    /// Submits a kernel to several chips that start together: all of it is checked before any of it is sent.
+    /// Submits a kernel to whichever chip is free first, among those that have all the memory it uses.
+    ///
+    /// # Errors
+    /// As [`submit`](Orchestrator::submit); or if no chip has all of it, or an argument means something else
+    /// on every chip.
+    pub fn anywhere(&mut self, task: Task) -> Result<TaskId> {
+        self.plain().anywhere(task)
+    }
+
+    /// Submits a kernel to several chips that start together: all of it is checked before any of it is sent,
+    /// and it starts when all its chips are free. They do nothing else until it is done.
     ///
     /// # Errors
     /// As [`submit`](Orchestrator::submit); nothing was sent then.
     pub fn group(
         &mut self,
         devices: impl IntoIterator<Item = Device>,
-        mut task: impl FnMut(Device) -> Result<Task>,
-    ) -> Result<()> {
-        let mut members = Vec::new();
-        for device in devices {
-            // Not under the lock: the closure may well ask the node for something.
-            let task = task(device)?;
-            let state = self.node.lock();
-            let chip = state.chip(device)?;
-            state.check_alive(chip)?;
-            if members.iter().any(|(other, _)| *other == chip) {
-                return Err(Error::config("group", format!("device {device} is there twice")));
-            }
-            members.push((chip, state.bind(chip, &task)?));
-        }
-        let mut state = self.node.lock();
-        let group = state.flights.fresh();
-        for (chip, bound) in members {
-            state.send(chip, group, bound)?;
-        }
-        Ok(())
+        task: impl FnMut(Device) -> Result<Task>,
+    ) -> Result<TaskId> {
+        self.plain().group(devices, task)
     }
 
-    /// Runs a closure on the host after everything submitted before is done.
+    fn plain(&mut self) -> Submission<'_> {
+        Submission::new(self.node)
+    }
+
+    /// Begins a submission that comes after this task, whatever they touch.
+    pub fn after(&mut self, task: TaskId) -> Submission<'_> {
+        self.plain().after(task)
+    }
+
+    /// Begins a submission of this priority: larger goes first among tasks that are ready; 0 unless said.
+    pub fn priority(&mut self, priority: i8) -> Submission<'_> {
+        self.plain().priority(priority)
+    }
+
+    /// Begins a submission that starts only once the signal compares so. It occupies no chip until then.
+    pub fn when(&mut self, signal: Signal, compare: Compare, operand: i32) -> Submission<'_> {
+        self.plain().when(signal, compare, operand)
+    }
+
+    /// Begins a submission that is done only once it has run and the signal compares so.
+    pub fn until(&mut self, signal: Signal, compare: Compare, operand: i32) -> Submission<'_> {
+        self.plain().until(signal, compare, operand)
+    }
+
+    /// Begins a submission that reads this, beside what its kernel's arguments say.
+    pub fn reads<T: Element>(&mut self, memory: &impl Argument<In<T>>) -> Submission<'_> {
+        self.plain().reads(memory)
+    }
+
+    /// Begins a submission that writes this, beside what its kernel's arguments say.
+    pub fn writes<T: Element>(&mut self, memory: &impl Argument<Out<T>>) -> Submission<'_> {
+        self.plain().writes(memory)
+    }
+
+    /// Begins a submission that reads and writes this, beside what its kernel's arguments say.
+    pub fn updates<T: Element>(&mut self, memory: &impl Argument<InOut<T>>) -> Submission<'_> {
+        self.plain().updates(memory)
+    }
+
+    /// Runs a closure on the host, now, after everything submitted before is done, and returns what it
+    /// returns. See [`Submission::host_task`] for one that takes its turn in the graph.
     ///
     /// # Errors
     /// The failure of a task before; or the closure's own, with its name.
@@ -78,12 +128,35 @@ impl<'n> Orchestrator<'n> {
         })
     }
 
+    /// Memory for `count` elements on a chip, for what passes between tasks. It lives until the innermost
+    /// [`scope`](Orchestrator::scope) (or the run) has ended and the tasks that use it are done; it holds
+    /// anything until a task has written it. Waits for room if there is none.
+    ///
+    /// # Errors
+    /// If the chip cannot be used, or the memory can never fit ([`Error::RingStuck`]); or, early, the failure
+    /// of a task before.
+    pub fn intermediate<T: Element>(&mut self, device: Device, count: usize) -> Result<Intermediate<T>> {
+        intermediate::allocate(self.node, device, count)
+    }
+
+    /// Runs a part of the orchestration whose intermediates are its own. Scopes nest to
+    /// [`MAX_SCOPES`](crate::engine::MAX_SCOPES).
+    ///
+    /// # Errors
+    /// What the part returns; or that scopes are nested too deeply.
+    pub fn scope<R>(&mut self, part: impl FnOnce(&mut Orchestrator<'n>) -> Result<R>) -> Result<R> {
+        let depth = self.node.lock().begin_scope()?;
+        let outcome = part(self);
+        self.node.lock().end_scope(depth);
+        outcome
+    }
+
     /// Waits until everything submitted before is done.
     ///
     /// # Errors
     /// The first failure among it.
     pub fn wait(&mut self) -> Result<()> {
-        self.node.lock().settle()
+        self.node.settle()
     }
 
     /// Opens a domain, for as long as its handle or a handle to one of its buffers lives.

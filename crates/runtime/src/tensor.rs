@@ -114,7 +114,7 @@ impl<T: Element> Tensor<T> {
                 asked: data.len(),
             });
         }
-        let mut node = self.inner.node.lock();
+        let mut node = self.inner.node.settled()?;
         node.write(
             self.span.segment,
             Rank(0),
@@ -129,7 +129,7 @@ impl<T: Element> Tensor<T> {
     /// If a task before failed, or the node is closed.
     pub fn read(&self) -> Result<Vec<T>> {
         let mut data = vec![T::zeroed(); self.len()];
-        let mut node = self.inner.node.lock();
+        let mut node = self.inner.node.settled()?;
         node.read(
             self.span.segment,
             Rank(0),

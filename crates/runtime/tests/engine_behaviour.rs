@@ -271,10 +271,23 @@ fn executors_take_turns_and_kinds_are_kept_apart() {
 }
 
 #[test]
+fn what_any_may_run_waits_for_one_that_is_idle_and_is_not_overtaken() {
+    let mut engine = engine(Config::new().executors_of_depth(CORE, 2, 2));
+    for name in ["a", "b", "c"] {
+        add(&mut engine, &any(), name);
+    }
+    add(&mut engine, &on(0), "behind c");
+    let started = start(&mut engine);
+    assert_eq!(names(&started), ["a", "b"]);
+    finish(&mut engine, started[1].1);
+    assert_eq!(names(&start(&mut engine)), ["c", "behind c"]);
+}
+
+#[test]
 fn an_executor_of_depth_two_is_given_two_and_a_group_has_it_alone() {
     let mut engine = engine(Config::new().executors_of_depth(CORE, 2, 2));
-    for name in ["a", "b", "c", "d", "e"] {
-        add(&mut engine, &any(), name);
+    for (at, name) in [(0, "a"), (1, "b"), (0, "c"), (1, "d"), (0, "e")] {
+        add(&mut engine, &on(at), name);
     }
     add(&mut engine, &group(&[0, 1]), "group");
     let started = start(&mut engine);

@@ -381,8 +381,9 @@ fn takes_no_mail(_: &mut Rng) {
     let node = launch();
     let x = node.tensor(Device(1), &[1f32; 4]).unwrap();
     process(&node, Device(1)).signal(Signal::STOP);
-    let flood =
-        |orch: &mut Orchestrator<'_>| (0..10_000).try_for_each(|_| orch.submit(Device(1), nothing::task(&x)));
+    let flood = |orch: &mut Orchestrator<'_>| {
+        (0..10_000).try_for_each(|_| orch.submit(Device(1), nothing::task(&x)).map(drop))
+    };
     let error = node.run(flood).unwrap_err();
     let Error::Task(failure) = &error else {
         panic!("{error:?}")

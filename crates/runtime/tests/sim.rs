@@ -191,7 +191,7 @@ fn time_is_what_the_machine_says_to_the_picosecond_however_slow_the_host_is() {
 fn a_chip_runs_its_tasks_one_after_the_other() {
     let node = node("h100x8", 1);
     let x = node.tensor(Device(0), &[0]).unwrap();
-    node.run(|orch| (0..3).try_for_each(|_| orch.submit(Device(0), increment::task(&x))))
+    node.run(|orch| (0..3).try_for_each(|_| orch.submit(Device(0), increment::task(&x)).map(drop)))
         .unwrap();
     assert_eq!(now_ps(&node), 3 * 8_400_000, "three launches of 8.4 us");
 }

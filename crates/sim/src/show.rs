@@ -115,6 +115,15 @@ impl Topology {
                 Scaled(chip.matrix.get() as f64, "flop/s")
             )?;
         }
+        if let Some((array, clock)) = chip.array {
+            writeln!(
+                out,
+                "  matrix array: {} x {} cells at {}",
+                array.rows,
+                array.columns,
+                Scaled(clock.get() as f64, "Hz")
+            )?;
+        }
         if chip.launch_ps > 0 {
             writeln!(out, "  launch: {} per task", ShowPs(chip.launch_ps))?;
         }

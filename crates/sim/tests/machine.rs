@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use ringwork_isa::{
-    Compare, Core, Element, Error, ErrorKind, Notify, Rank, ReduceOp, Region, Segment, Span, with_dtype,
+    Compare, Core, Element, Error, ErrorKind, Notify, Rank, ReduceOp, Region, Segment, Span, Tile, with_dtype,
 };
 use ringwork_sim::{Collective, Machine, Options, SegmentSpec, SimError, StuckOn, Topology, lower_bound};
 
@@ -353,6 +353,39 @@ fn memory_is_a_resource_that_copies_inside_a_chip_use_twice() {
         core.copy(d.scratch.part(2, 1)?, d.scratch.part(2, 0)?).await
     });
     assert_eq!(t, 2 * (100_000 + 10_000));
+}
+
+#[test]
+fn a_product_takes_its_flops_or_its_folds_whichever_is_longer() {
+    let time = |chip: &str, shape: [usize; 3]| {
+        let machine = topology(&format!(
+            "network: {{kind: ring, size: 2, bandwidth: 10 GB/s, latency: 1 us}}\nchip: {{{chip}}}\n"
+        ));
+        timed(&machine, 8, 8, move |core, d| async move {
+            if d.me > 0 {
+                return Ok(());
+            }
+            let [m, k, n] = shape;
+            let (a, b) = (Tile::<f32>::hollow(m * k), Tile::hollow(k * n));
+            let (a, b) = (a.shaped(m, k)?, b.shaped(k, n)?);
+            let product = core.matmul(&a, &b).await?;
+            assert!(product.is_hollow() && product.len() == m * n);
+            Ok(())
+        })
+    };
+    let shape = [64, 100, 33];
+    let flops = 2 * 64 * 100 * 33;
+    assert_eq!(time("matrix: 1 Tflop/s", shape), flops);
+    // Rows 16, columns 8: 4 x 5 folds of 2R + C + K - 2 cycles, a nanosecond each.
+    let folds = 4 * 5 * (32 + 8 + 100 - 2) * 1000;
+    let array = "array: {rows: 16, columns: 8, clock: 1 GHz}";
+    assert_eq!(time(array, shape), folds);
+    assert_eq!(
+        time(&format!("matrix: 1 Tflop/s, {array}"), shape),
+        folds.max(flops)
+    );
+    assert_eq!(time(&format!("matrix: 1 Gflop/s, {array}"), shape), flops * 1000);
+    assert_eq!(time("vector: 1 GB/s", shape), 0);
 }
 
 #[test]

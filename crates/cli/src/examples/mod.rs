@@ -7,10 +7,13 @@ mod broadcast;
 mod collective;
 mod multi_chip_dispatch;
 mod overlapping_domains;
+mod pod;
 mod reduce;
 mod reduce_scatter;
 mod resident_weight;
+mod two_groups;
 mod vector_add;
+mod vector_graph;
 
 use crate::job::{Check, Job};
 use crate::report::bytes;
@@ -46,6 +49,9 @@ pub(crate) const ALL: &[Example] = &[
     all_to_all::EXAMPLE,
     resident_weight::EXAMPLE,
     overlapping_domains::EXAMPLE,
+    two_groups::EXAMPLE,
+    vector_graph::EXAMPLE,
+    pod::EXAMPLE,
 ];
 
 /// The list, for people or for programs.

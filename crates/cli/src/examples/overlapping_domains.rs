@@ -22,14 +22,31 @@ fn run(job: &Job) -> ringwork::Result<Vec<Check>> {
 }
 
 /// A domain, and on each of its members an input and an output.
-struct Half<T> {
-    domain: Domain,
-    x: Vec<Tensor<T>>,
-    y: Vec<Tensor<T>>,
+pub(super) struct Half<T> {
+    pub(super) domain: Domain,
+    pub(super) x: Vec<Tensor<T>>,
+    pub(super) y: Vec<Tensor<T>>,
 }
 
 fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let node = job.launch(Node::builder())?;
+    let halves = halves::<T>(job, &node)?;
+    job.rounds(
+        || node.run(|orch| halves.iter().try_for_each(|half| half.reduce(orch, job))),
+        || {
+            Ok(halves
+                .iter()
+                .map(Half::checks)
+                .collect::<ringwork::Result<Vec<_>>>()?
+                .into_iter()
+                .flatten()
+                .collect())
+        },
+    )
+}
+
+/// The chips in two domains that share one.
+pub(super) fn halves<T: Element>(job: &Job, node: &Node) -> ringwork::Result<[Half<T>; 2]> {
     let chips = node.devices();
     // Two chips: [0, 1] and [1, 0]. More: they share the one in the middle, last here and first there.
     let middle = chips.len() / 2;
@@ -39,41 +56,39 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     } else {
         chips[middle..].to_vec()
     };
-    let halves = [
-        open::<T>(job, &node, "left", left)?,
-        open::<T>(job, &node, "right", right)?,
-    ];
-    job.rounds(
-        || {
-            node.run(|orch| {
-                for Half { domain, x, y } in &halves {
-                    let (scratch, meet) = (domain.buffer::<T>("scratch")?, domain.barrier("meet")?);
-                    let steps = domain.signals("steps")?;
-                    orch.group(domain.members().iter().copied(), |chip| {
-                        let rank = domain.rank_of(chip).map_or(0, |rank| rank.0 as usize);
-                        let (x, y) = (&x[rank], &y[rank]);
-                        let (op, algorithm) = (ReduceOp::Sum, job.algorithm);
-                        Ok(kernels::all_reduce::task(
-                            x, y, &scratch, &meet, &steps, op, algorithm,
-                        ))
-                    })?;
-                }
-                Ok(())
-            })
-        },
-        || {
-            let mut checks = Vec::new();
-            for Half { domain, y, .. } in &halves {
-                let ranks = domain.members().len();
-                for (rank, (chip, y)) in domain.members().iter().zip(y).enumerate() {
-                    let golden = |i| sum_of_patterns(ranks, |rank| rank * 100 + i);
-                    let who = format!("rank {rank} of \"{}\"", domain.name());
-                    checks.push(Check::compare(*chip, who, &y.read()?, golden));
-                }
-            }
-            Ok(checks)
-        },
-    )
+    Ok([
+        open::<T>(job, node, "left", left)?,
+        open::<T>(job, node, "right", right)?,
+    ])
+}
+
+impl<T: Element> Half<T> {
+    /// Submits the sum over this half's inputs.
+    pub(super) fn reduce(&self, orch: &mut Orchestrator<'_>, job: &Job) -> ringwork::Result<()> {
+        let Half { domain, x, y } = self;
+        let (scratch, meet) = (domain.buffer::<T>("scratch")?, domain.barrier("meet")?);
+        let steps = domain.signals("steps")?;
+        orch.group(domain.members().iter().copied(), |chip| {
+            let rank = domain.rank_of(chip).map_or(0, |rank| rank.0 as usize);
+            let (x, y) = (&x[rank], &y[rank]);
+            let (op, algorithm) = (ReduceOp::Sum, job.algorithm);
+            Ok(kernels::all_reduce::task(
+                x, y, &scratch, &meet, &steps, op, algorithm,
+            ))
+        })?;
+        Ok(())
+    }
+
+    pub(super) fn checks(&self) -> ringwork::Result<Vec<Check>> {
+        let (domain, ranks) = (&self.domain, self.domain.members().len());
+        let mut checks = Vec::new();
+        for (rank, (chip, y)) in domain.members().iter().zip(&self.y).enumerate() {
+            let golden = |i| sum_of_patterns(ranks, |rank| rank * 100 + i);
+            let who = format!("rank {rank} of \"{}\"", domain.name());
+            checks.push(Check::compare(*chip, who, &y.read()?, golden));
+        }
+        Ok(checks)
+    }
 }
 
 fn open<T: Element>(job: &Job, node: &Node, name: &str, members: Vec<Device>) -> ringwork::Result<Half<T>> {

@@ -5,7 +5,7 @@ use super::schedule::Schedule;
 use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
 use ringwork_isa::{
     Device, Element, Error, ErrorKind, Notify, Rank, ReduceOp, Result, SIGNAL_STRIDE_BYTES, Segment, Signal,
-    Span, Waited, with_dtype,
+    Span, Ticket, Waited, with_dtype,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -228,15 +228,12 @@ impl State {
                     signal,
                     compare,
                     operand,
-                } => Some(Waited {
-                    me: signal.holder(),
-                    on: signal.rank(),
-                    signal: signal.index(),
-                    value: self.cells[self.cell(signal)].value,
-                    compare: *compare,
-                    needed: *operand,
-                    site: (*at).into(),
-                }),
+                } => Some(Waited::new(
+                    signal,
+                    self.cells[self.cell(signal)].value,
+                    (*compare, *operand),
+                    *at,
+                )),
                 _ => None,
             })
             .collect()
@@ -257,10 +254,12 @@ impl State {
 
     fn check(&self, rank: usize, instruction: &Instruction, at: &'static Location<'static>) -> Result<()> {
         let (dst, sources): (Option<&Span>, &[Span]) = match instruction {
-            Instruction::Copy { dst, src } => (Some(dst), std::slice::from_ref(src)),
+            Instruction::Copy { dst, src } | Instruction::CopyAsync { dst, src } => {
+                (Some(dst), std::slice::from_ref(src))
+            }
             Instruction::Reduce { dst, sources, .. } => (Some(dst), sources),
-            Instruction::Load { src } => (None, std::slice::from_ref(src)),
-            Instruction::Store { dst, .. } => (Some(dst), &[]),
+            Instruction::Load { src } | Instruction::Take { slot: src } => (None, std::slice::from_ref(src)),
+            Instruction::Store { dst, .. } | Instruction::Put { slot: dst, .. } => (Some(dst), &[]),
             _ => (None, &[]),
         };
         for span in dst.into_iter().chain(sources) {
@@ -316,9 +315,28 @@ impl State {
                 let bytes = with_dtype!(dst.dtype, T => reduce::<T>(&operands, op));
                 self.write(rank, &dst, &bytes, at)?;
             }
+            Instruction::CopyAsync { dst, src } => {
+                if dst != src {
+                    let bytes = self.read(rank, &src, at)?;
+                    self.write(rank, &dst, &bytes, at)?;
+                }
+                return Ok(Answer::Ticket(Ticket(0)));
+            }
             Instruction::Load { src } => return Ok(Answer::Bytes(Some(self.read(rank, &src, at)?))),
+            Instruction::Take { slot } => {
+                return Ok(Answer::Taken(Ticket(0), Some(self.read(rank, &slot, at)?)));
+            }
             Instruction::Store { dst, bytes } => self.write(rank, &dst, &bytes.unwrap(), at)?,
-            Instruction::Vector { .. } => {}
+            Instruction::Put {
+                slot,
+                bytes,
+                full,
+                value,
+            } => {
+                self.write(rank, &slot, &bytes.unwrap(), at)?;
+                self.notify(rank, &full, Notify::Set(value), at)?;
+            }
+            Instruction::Spend(_) | Instruction::Join(_) => {}
             Instruction::Notify { signal, how } => self.notify(rank, &signal, how, at)?,
             Instruction::Wait { signal, .. } | Instruction::Peek { signal } => {
                 let cell = &self.cells[self.cell(&signal)];

@@ -60,6 +60,7 @@ mod avx512;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
 mod plain;
+mod product;
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_endian = "little")
@@ -68,6 +69,8 @@ mod vector;
 
 #[cfg(test)]
 mod tests;
+
+pub use product::product;
 
 use ringwork_isa::{Dtype, ReduceOp};
 use std::sync::OnceLock;

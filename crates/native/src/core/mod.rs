@@ -9,17 +9,23 @@ mod packets;
 use crate::activity::{Activity, Doing};
 use crate::arith;
 use crate::cell::{Cell, Ended, Looking, Patience};
-use crate::segment::{Alarm, Attached};
+use crate::segment::{Alarm, Attached, Layout};
 use lent::{Held, Lent, Source};
 use ringwork_isa::{
-    Arg, CanRead, CanWrite, Compare, Core, Device, Element, Error, ErrorKind, Fingerprint, MAX_RANKS, Notify,
-    Rank, ReduceOp, Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Waited,
+    Arg, Attribution, CanRead, CanWrite, Compare, Core, Device, Element, Error, ErrorKind, Fingerprint,
+    Float, MAX_RANKS, Notify, QueueSignal, Rank, ReduceOp, Region, Result, Segment, Shared, Signal, Signals,
+    Sources, Span, Tile, Waited, Work,
 };
+use std::cell::OnceCell;
 use std::future::Future;
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+
+/// The segment of [`NativeCore::scratch`].
+pub const SCRATCH: Segment = Segment(u32::MAX - 2);
 
 type At = &'static Location<'static>;
 
@@ -36,7 +42,12 @@ pub struct NativeCore {
     patience: Patience,
     wait_limit: Duration,
     activity: Option<Activity>,
+    /// Counts instructions for whoever runs this core beside its own.
+    beats: Option<Arc<AtomicU64>>,
+    /// What the intermediates of graphs built here lie in.
+    scratch: OnceCell<Arc<Attached>>,
     lent: Lent,
+    attribution: Attribution,
     /// The collective call under way, and the same as it lies in shared memory.
     call: std::cell::Cell<Option<(Fingerprint, [u64; 2])>>,
     /// Where every rank says which call it is in.
@@ -65,7 +76,10 @@ impl NativeCore {
             patience,
             wait_limit: limit,
             activity: None,
+            beats: None,
+            scratch: OnceCell::new(),
             lent: Lent::default(),
+            attribution: Attribution::default(),
             call: std::cell::Cell::new(None),
             calls: None,
             taken: std::cell::RefCell::default(),
@@ -77,6 +91,50 @@ impl NativeCore {
             activity: Some(activity),
             ..self
         }
+    }
+
+    /// Another core of the same chip, for another thread: with the same memory, and a count of the
+    /// instructions it has begun.
+    #[must_use]
+    pub fn sibling(&self) -> (NativeCore, Arc<AtomicU64>) {
+        let beats = Arc::<AtomicU64>::default();
+        let waiting = Waiting {
+            patience: self.patience,
+            limit: self.wait_limit,
+        };
+        let sibling = NativeCore {
+            segments: self.segments.clone(),
+            beats: Some(beats.clone()),
+            scratch: self.scratch.clone(),
+            calls: self.calls,
+            ..NativeCore::new(self.device, waiting)
+        };
+        (sibling, beats)
+    }
+
+    /// Says that this chip makes progress, on a core beside this one.
+    pub fn say_again(&self) {
+        if let Some(activity) = &self.activity {
+            activity.again();
+        }
+    }
+
+    /// Whether cores are free for more threads than this one.
+    #[must_use]
+    pub fn has_free_cores(&self) -> bool {
+        self.patience == Patience::for_sharing(1, 1)
+    }
+
+    /// Memory of this core and its siblings alone, made when it is first asked for; always as large as then.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn scratch(&self, bytes: u64) -> crate::Result<Layout> {
+        if let Some(scratch) = self.scratch.get() {
+            return Ok(scratch.layout());
+        }
+        let made = Arc::new(Attached::on_heap(Layout::private(SCRATCH, bytes)?)?);
+        Ok(self.scratch.get_or_init(|| made).layout())
     }
 
     /// Lets kernels on this core use a segment.
@@ -127,6 +185,8 @@ impl NativeCore {
     fn say(&self, doing: Doing, at: At) {
         if let Some(activity) = &self.activity {
             activity.say(doing, at);
+        } else if let Some(beats) = &self.beats {
+            beats.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -142,8 +202,11 @@ impl NativeCore {
         if let Some((_, found)) = self.segments.iter().take(4).find(|(known, _)| *known == id) {
             return Some(found);
         }
-        let at = self.segments.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        Some(&self.segments[at].1)
+        match self.segments.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => Some(&self.segments[at].1),
+            Err(_) if id == SCRATCH => self.scratch.get().map(|scratch| &**scratch),
+            Err(_) => None,
+        }
     }
 
     #[inline(always)]
@@ -209,7 +272,10 @@ impl NativeCore {
         self.say(Doing::Reduce, at);
         let count = sources.count();
         if count == 0 || count > MAX_RANKS as usize {
-            let message = format!("a reduction takes 1 to {MAX_RANKS} sources, not {count}");
+            let message = match count {
+                0 => "a reduction needs at least one source".to_owned(),
+                _ => format!("a reduction takes at most {MAX_RANKS} sources, not {count}"),
+            };
             return Err(ErrorKind::Failed {
                 message,
                 site: at.into(),
@@ -321,15 +387,7 @@ impl NativeCore {
             Ok(value) => return Ok(value),
             Err(ended) => ended,
         };
-        let waited = Waited {
-            me: awaited.name.me(),
-            on: awaited.name.on(),
-            signal: awaited.name.index(),
-            value: cell.load(),
-            compare,
-            needed: operand,
-            site: at.into(),
-        };
+        let waited = awaited.name.waited(cell.load(), (compare, operand), at);
         Err(match (ended, segment.alarm()) {
             (Ended::Exit(Exit::Mismatch(error)), _) => *error,
             (
@@ -476,21 +534,33 @@ struct Name(u64);
 impl Name {
     #[inline(always)]
     fn of(signal: &Signal) -> Name {
-        // Ranks are below MAX_RANKS where there is a cell.
-        let (me, on) = (u64::from(signal.holder().0), u64::from(signal.rank().0));
-        Name(u64::from(signal.index()) << 32 | (on & 0xffff) << 16 | me & 0xffff)
-    }
-
-    fn me(self) -> Rank {
-        Rank((self.0 & 0xffff) as u32)
+        let (on, index, queue) = match signal.queue() {
+            None => (signal.rank(), signal.index(), 0),
+            Some(end) => (end.peer, end.port, end.signal as u64 + 1),
+        };
+        // Ranks are below MAX_RANKS where there is a cell, and cells are few.
+        let (me, on) = (u64::from(signal.holder().0), u64::from(on.0));
+        Name(queue << 61 | (u64::from(index) & 0x1fff_ffff) << 32 | (on & 0xffff) << 16 | me & 0xffff)
     }
 
     fn on(self) -> Rank {
         Rank((self.0 >> 16 & 0xffff) as u32)
     }
 
-    fn index(self) -> u32 {
-        (self.0 >> 32) as u32
+    fn waited(self, value: i32, (compare, needed): (Compare, i32), at: At) -> Waited {
+        let queue = (self.0 >> 61).checked_sub(1);
+        Waited {
+            me: Rank((self.0 & 0xffff) as u32),
+            on: self.on(),
+            signal: (self.0 >> 32 & 0x1fff_ffff) as u32,
+            value,
+            compare,
+            needed,
+            queue: QueueSignal::ALL
+                .into_iter()
+                .find(|known| Some(*known as u64) == queue),
+            site: at.into(),
+        }
     }
 }
 
@@ -561,6 +631,10 @@ impl Core for NativeCore {
         self.device
     }
 
+    fn attribution(&self) -> &Attribution {
+        &self.attribution
+    }
+
     #[track_caller]
     #[inline(always)]
     fn copy<T: Element>(
@@ -568,7 +642,7 @@ impl Core for NativeCore {
         dst: Region<T, impl CanWrite>,
         src: Region<T, impl CanRead>,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         let moving = self.moving(&dst.span(), &src.span(), at);
         async move { self.copy_now(moving.as_ref().map_err(Clone::clone)?, at) }
     }
@@ -581,13 +655,13 @@ impl Core for NativeCore {
         sources: impl Sources<T>,
         op: ReduceOp,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.reduce_now::<T>(dst.span(), &sources, op, at) }
     }
 
     #[track_caller]
     fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.load_now(src.span(), at) }
     }
 
@@ -597,22 +671,32 @@ impl Core for NativeCore {
         dst: Region<T, impl CanWrite>,
         tile: &Tile<T>,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.store_now(dst.span(), tile, at) }
     }
 
     #[track_caller]
-    fn add<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
-        let at = Location::caller();
-        self.say(Doing::Vector, at);
-        std::future::ready(a.combine(b, ReduceOp::Sum))
+    fn spend(&self, work: Work) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        async move {
+            let doing = match work {
+                Work::Vector { .. } => Doing::Vector,
+                Work::Matrix { .. } => Doing::Matmul,
+            };
+            self.say(doing, at);
+            Ok(())
+        }
     }
 
     #[track_caller]
-    fn mul<T: Element>(&self, a: &Tile<T>, b: &Tile<T>) -> impl Future<Output = Result<Tile<T>>> {
-        let at = Location::caller();
-        self.say(Doing::Vector, at);
-        std::future::ready(a.combine(b, ReduceOp::Prod))
+    fn matmul_add<T: Float>(
+        &self,
+        acc: Tile<T::Wide>,
+        a: &Tile<T>,
+        b: &Tile<T>,
+    ) -> impl Future<Output = Result<Tile<T::Wide>>> {
+        self.say(Doing::Matmul, self.attribution.site());
+        std::future::ready(Tile::add_product(acc, a, b, arith::product::<T>))
     }
 
     #[track_caller]
@@ -623,7 +707,7 @@ impl Core for NativeCore {
         src: Region<T, impl CanRead>,
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         let packing = self.packing(&packets, &src.span(), epoch, at);
         async move { self.put_packets_now(packing.as_ref().map_err(Clone::clone)?, at) }
     }
@@ -636,7 +720,7 @@ impl Core for NativeCore {
         raised: Signal,
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         async move { self.get_packets_now(dst.span(), &packets, &raised, epoch, at) }
     }
 
@@ -651,7 +735,7 @@ impl Core for NativeCore {
         op: ReduceOp,
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         let folding = self.folding((&dst.span(), &mine.span()), &packets, &raised, epoch, at);
         async move { self.fold::<T>(folding.as_ref().map_err(Clone::clone)?, op, &raised, at) }
     }
@@ -663,7 +747,7 @@ impl Core for NativeCore {
     #[track_caller]
     #[inline(always)]
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         let found = self.signal(&signal, at).map(|found| found.cell);
         async move {
             self.notify_now(found?, how, at);
@@ -674,7 +758,7 @@ impl Core for NativeCore {
     #[track_caller]
     #[inline(always)]
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
-        let at = Location::caller();
+        let at = self.attribution.site();
         let found = self.signal(&signal, at);
         async move { self.wait_now(found?, compare, operand, at) }
     }
@@ -682,14 +766,18 @@ impl Core for NativeCore {
     #[track_caller]
     #[inline(always)]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        let found = self.signal(&signal, Location::caller()).map(|found| found.cell);
+        let found = self
+            .signal(&signal, self.attribution.site())
+            .map(|found| found.cell);
         async move { Ok(found?.load()) }
     }
 
     #[track_caller]
     #[inline(always)]
     fn recall(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        let found = self.signal(&signal, Location::caller()).map(|found| found.cell);
+        let found = self
+            .signal(&signal, self.attribution.site())
+            .map(|found| found.cell);
         async move { Ok(found?.written()) }
     }
 }

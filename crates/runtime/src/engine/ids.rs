@@ -95,6 +95,11 @@ impl BufferId {
         BufferId(ALLOCATED | SYMBOLIC | index as u64)
     }
 
+    /// Whether the engine allocates it.
+    pub(crate) const fn is_allocated(self) -> bool {
+        self.0 & ALLOCATED != 0
+    }
+
     /// What sort of buffer it is.
     pub(crate) const fn sort(self) -> Sort {
         #[allow(clippy::cast_possible_truncation, reason = "the low half is the index")]

@@ -4,6 +4,9 @@
 //! the kind may run, and groups have one queue. Within a queue, and between the queues that an executor
 //! serves, the order is priority first, then age (order of submission). Executors with room take turns.
 //!
+//! Only what is directed to an executor is given to it ahead of what it runs: a task that any may run waits
+//! for one that is idle, and what is behind such a task waits too, so that it is not overtaken for ever.
+//!
 //! # Groups
 //! An executor with room is *reserved* for the oldest ready group that includes it, unless an older single
 //! task wants it first. A reserved executor is given nothing else, and the group starts when all its members
@@ -80,6 +83,8 @@ pub(crate) struct Ready {
     lost: Bits,
     /// Executors with room.
     room: Bits,
+    /// Executors that were given nothing.
+    idle: Bits,
     /// Executors of each kind.
     of_kind: Vec<Bits>,
     directed: Vec<Heap>,
@@ -114,9 +119,11 @@ impl Ready {
         }
         let count = executors.len();
         let mut room = Bits::new(count);
+        let mut idle = Bits::new(count);
         let mut of_kind = vec![Bits::new(count); kinds.len()];
         for (index, &kind) in (0..).zip(&kind_of) {
             room.set(index, true);
+            idle.set(index, true);
             of_kind[kind as usize].set(index, true);
         }
         Ok(Ready {
@@ -127,6 +134,7 @@ impl Ready {
             load: vec![0; count],
             lost: Bits::new(count),
             room,
+            idle,
             of_kind,
             directed: vec![Heap::new(); count],
             has_directed: Bits::new(count),
@@ -275,6 +283,7 @@ impl Ready {
                     };
                     self.count -= 1;
                     self.load[executor as usize] += 1;
+                    self.idle.set(executor, false);
                     let room = self.load[executor as usize] < self.depth[executor as usize];
                     self.room.set(executor, room);
                     return Some((slot, Executor(executor)));
@@ -289,7 +298,7 @@ impl Ready {
         let mut wanted = self.has_directed.0[word];
         for (heap, of_kind) in self.free.iter().zip(&self.of_kind) {
             if !heap.is_empty() {
-                wanted |= of_kind.0[word];
+                wanted |= of_kind.0[word] & self.idle.0[word];
             }
         }
         wanted & self.room.0[word] & !self.reserved.0[word]
@@ -308,7 +317,8 @@ impl Ready {
             (Some(mine), other) if other.is_none_or(|other| mine < other) => {
                 &mut self.directed[executor as usize]
             }
-            _ => &mut self.free[kind],
+            (_, Some(_)) if self.load[executor as usize] == 0 => &mut self.free[kind],
+            _ => return None,
         };
         let slot = heap.pop().map(|Reverse((_, slot))| slot);
         if self.directed[executor as usize].is_empty() {
@@ -354,6 +364,7 @@ impl Ready {
         self.count -= 1;
         for member in slots.extra(slot).map_or(&[][..], |extra| &extra.members) {
             self.load[member.0 as usize] = self.depth[member.0 as usize];
+            self.idle.set(member.0, false);
             self.room.set(member.0, false);
         }
         Some(slot)
@@ -364,6 +375,7 @@ impl Ready {
     pub(crate) fn reported(&mut self, executor: Executor, group: bool) {
         let load = &mut self.load[executor.0 as usize];
         *load = if group { 0 } else { *load - 1 };
+        self.idle.set(executor.0, *load == 0);
         self.room.set(executor.0, !self.lost.get(executor.0));
     }
 }

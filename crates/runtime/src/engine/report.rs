@@ -17,6 +17,8 @@ pub struct Waiting {
     pub value: Option<i32>,
     /// Whether it has run, and waits to be done.
     pub deferred: bool,
+    /// Whether signals are all that it waits for.
+    pub only: bool,
 }
 
 impl fmt::Display for Waiting {
@@ -101,8 +103,11 @@ impl<P, E> Engine<P, E> {
         let mut waiting = Vec::new();
         for slot in self.slots.live() {
             let deferred = self.slots[slot].state == State::Deferred;
+            let open = self.open_conditions(slot).count();
+            let only = self.slots[slot].pending as usize == open;
             for condition in self.open_conditions(slot) {
                 waiting.push(Waiting {
+                    only,
                     task: self.slots.id(slot),
                     condition,
                     value: self.watches.value(condition.signal),

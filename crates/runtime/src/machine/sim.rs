@@ -13,7 +13,7 @@
 
 use super::{Machine, SegmentPlan};
 use crate::platform::{Simulated, Simulation};
-use ringwork_isa::{Device, Rank, Segment, Task};
+use ringwork_isa::{Device, Rank, Segment, Signal, Task};
 use ringwork_native::{Error, Event, Interrupter, LastSeen};
 use ringwork_sim::timeline::Timeline;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -206,6 +206,11 @@ impl Machine for SimMachine {
             }
             _ => false,
         }
+    }
+
+    fn peek(&self, signal: &Signal) -> Option<i32> {
+        let signal = *signal;
+        self.ask(move |world| world.peek(&signal))?
     }
 
     fn abort(&mut self, segment: Segment, reason: &str) {

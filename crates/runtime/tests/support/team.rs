@@ -85,6 +85,7 @@ impl Reducers {
             let (meet, steps) = (&self.meet, &self.steps);
             Ok(all_reduce::task(x, y, scratch, packets, meet, steps, algorithm))
         })
+        .map(drop)
     }
 
     /// All-reduces until something goes wrong.

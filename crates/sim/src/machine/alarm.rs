@@ -62,15 +62,7 @@ impl State {
     /// What a core waits for, in words; `None` if it waits for no signal.
     pub(crate) fn waited(&self, core: &Core) -> Option<Waited> {
         let waiting = core.waiting.as_ref()?;
-        let (compare, needed) = waiting.wanted?;
-        Some(Waited {
-            me: waiting.signal.holder(),
-            on: waiting.signal.rank(),
-            signal: waiting.signal.index(),
-            value: self.signals.cells[waiting.slot as usize].value,
-            compare,
-            needed,
-            site: core.at?.into(),
-        })
+        let value = self.signals.cells[waiting.slot as usize].value;
+        Some(Waited::new(&waiting.signal, value, waiting.wanted?, core.at?))
     }
 }

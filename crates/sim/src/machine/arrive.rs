@@ -3,7 +3,7 @@
 use super::signals::{Waiter, changed};
 use super::state::{Event, Notice, Purpose, Reply, State, Waiting};
 use crate::net::{Flow, Sent, Step};
-use ringwork_isa::{Notify, Result, Signal};
+use ringwork_isa::{Notify, QueueSignal, Result, Signal};
 
 impl State {
     /// A message on its way was woken.
@@ -15,7 +15,7 @@ impl State {
         match self.purposes[flow.index as usize].take() {
             None => {}
             // Of a task that is gone.
-            Some(Purpose::Posted { core, .. } | Purpose::Fetch { core })
+            Some(Purpose::Posted { core, .. } | Purpose::Put { core, .. } | Purpose::Fetch { core })
                 if self.cores[core as usize].is_none() => {}
             Some(Purpose::Posted {
                 core,
@@ -27,6 +27,17 @@ impl State {
             }) => {
                 self.trace.transfer(from, to, start_ps, now, bytes);
                 self.arrived(core, sequence);
+            }
+            Some(Purpose::Put {
+                core,
+                notice,
+                after_ps,
+                start_ps,
+                bytes,
+                between: (from, to),
+            }) => {
+                self.trace.transfer(from, to, start_ps, now + after_ps, bytes);
+                self.queue.push(now + after_ps, Event::Put(core, notice));
             }
             Some(Purpose::Fetch { core }) => {
                 self.core(core).fetches -= 1;
@@ -87,7 +98,16 @@ impl State {
     pub(crate) fn notify(&mut self, core: u32, signal: &Signal, how: Notify) -> Result<bool> {
         let (slot, owner) = self.slot(core, signal)?;
         let now = self.now();
-        let bytes = self.topology.chip.signal_bytes;
+        if let Some(QueueSignal::Length) = signal.queue().map(|end| end.signal) {
+            let rank = self.core(core).rank;
+            // Part of the message, whose data has moved already; nobody looks before `full` says so.
+            let cell = self.signals.change(slot, how, (rank, now));
+            let (segment, offset, value) = (cell.segment, cell.offset, cell.value);
+            self.memory.set_word(segment, offset, value);
+            self.reply(core, now, Reply::Done);
+            return Ok(true);
+        }
+        let bytes = self.notice_bytes(signal);
         let state = self.core(core);
         let notice = Notice {
             core,
@@ -112,7 +132,7 @@ impl State {
         self.path = path;
         let visible = match sent {
             Sent::Booked { flow, .. } => {
-                self.core(core).unseen.push_back((slot, how));
+                self.core(core).unseen.push((slot, how));
                 let index = self.keep(notice);
                 self.set_purpose(flow, Purpose::Notify(index));
                 self.reply(core, now, Reply::Done);
@@ -120,12 +140,16 @@ impl State {
             }
             Sent::Final { arrival_ps, .. } => arrival_ps.max(notice.floor_ps),
         };
-        if visible > now {
-            self.core(core).unseen.push_back((slot, how));
+        // Changes of one signal by one core stay in their order, also when they become visible together.
+        let behind = self.core(core).unseen.iter().any(|unseen| unseen.0 == slot);
+        let at_once = visible <= now && notice.after <= self.core(core).oldest && !behind;
+        if !at_once {
+            self.core(core).unseen.push((slot, how));
+        }
+        if visible > now || behind {
             let index = self.keep(notice);
             self.queue.push(visible, Event::Signal(index));
         } else if notice.after > self.core(core).oldest {
-            self.core(core).unseen.push_back((slot, how));
             self.core(core).parked.push(notice);
         } else {
             self.apply(notice);
@@ -134,7 +158,7 @@ impl State {
         Ok(true)
     }
 
-    fn keep(&mut self, notice: Notice) -> u32 {
+    pub(crate) fn keep(&mut self, notice: Notice) -> u32 {
         if let Some(index) = self.free_notices.pop() {
             self.notices[index as usize] = notice;
             return index;
@@ -153,12 +177,22 @@ impl State {
         }
     }
 
+    /// What a notification is on the wire. A message's metadata travels with its data.
+    fn notice_bytes(&self, signal: &Signal) -> u64 {
+        let chip = &self.topology.chip;
+        match (signal.queue().map(|end| end.signal), &chip.queues) {
+            (None, _) | (Some(QueueSignal::Free), None) => chip.signal_bytes,
+            (Some(QueueSignal::Free), Some(queues)) => queues.credit_bytes,
+            (Some(_), _) => 0,
+        }
+    }
+
     /// Changes a signal and wakes whoever it satisfies.
     fn apply(&mut self, notice: Notice) {
         if let Some(core) = self.cores[notice.core as usize].as_mut()
-            && let Some(place) = core.unseen.iter().position(|(slot, _)| *slot == notice.slot)
+            && let Some(at) = core.unseen.iter().position(|(slot, _)| *slot == notice.slot)
         {
-            core.unseen.remove(place);
+            core.unseen.remove(at);
         }
         let cell = self
             .signals

@@ -5,11 +5,13 @@
 //!   has taken them. Memory they still use is guarded: an instruction of the same core that would read what
 //!   is still arriving, or overwrite what is still being read, waits. So a kernel sees program order, and
 //!   transfers overlap with each other and with compute wherever the program lets them.
+//! - **Asynchronous copies** are posted as all copies are; joining one waits until it has arrived.
 //! - **Reading from another chip** costs the way there, then the bytes' way back.
 //! - **A notification follows** its core's earlier transfers: it is on the same FIFO links behind those to
 //!   the same chip, and is not seen before those to other chips have arrived either. That costs no
 //!   acknowledgement.
-//! - **Loads, reductions and vector arithmetic** keep the core until they are done.
+//! - **Loads, reductions and arithmetic** keep the core until they are done. Kernels on the same rank share
+//!   its vector and its matrix engine.
 //! - **Resources are charged when they are granted**: a queued transfer enters its first link when an
 //!   engine takes it, not when it was issued.
 //! - Data moves at issue. A program without races cannot tell.
@@ -49,11 +51,20 @@ impl State {
     fn execute(&mut self, core: u32, instruction: &Instruction) -> bool {
         let done = match instruction {
             Instruction::Copy { dst, src } => self.copy(core, dst, src),
+            Instruction::CopyAsync { dst, src } => self.copy_async(core, dst, src),
+            Instruction::Join(ticket) => self.join(core, *ticket),
+            Instruction::Put {
+                slot,
+                bytes,
+                full,
+                value,
+            } => self.put(core, slot, bytes.as_deref(), (full, *value)),
+            Instruction::Take { slot } => self.take(core, slot),
             Instruction::Reduce { dst, sources, op } => self.reduce(core, dst, sources, *op),
             Instruction::Load { src } => self.load(core, src),
             Instruction::Store { dst, bytes } => self.store(core, dst, bytes.as_deref()),
-            Instruction::Vector { elements, dtype } => {
-                let end = self.vector(core, self.now(), elements.saturating_mul(dtype.bytes() as u64));
+            Instruction::Spend(work) => {
+                let end = self.compute(core, *work);
                 self.reply(core, end, Reply::Done);
                 Ok(true)
             }
@@ -77,7 +88,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn locate(&mut self, core: u32, span: &Span) -> Result<Located> {
+    pub(crate) fn locate(&mut self, core: u32, span: &Span) -> Result<Located> {
         let rank = self.core(core).rank;
         match self.memory.locate(rank, span) {
             Some(located) => Ok(located),
@@ -164,17 +175,27 @@ impl State {
     }
 
     fn copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<bool> {
+        let begun = self.begin_copy(core, dst, src)?;
+        if begun.is_some() {
+            self.reply(core, self.now(), Reply::Done);
+        }
+        Ok(begun.is_some())
+    }
+
+    /// Posts a copy, and says when it is over; `None` if the core has to try again.
+    pub(crate) fn begin_copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<Option<Until>> {
         let (dst, src) = (self.locate(core, dst)?, self.locate(core, src)?);
         self.refuse_overlap(core, &dst, &[src])?;
         if !self.clear(core, &[src], Some(&dst)) {
-            return Ok(false);
+            return Ok(None);
         }
+        let before = self.core(core).posted.len();
         if !self.post(core, Some(src), dst) {
-            return Ok(false);
+            return Ok(None);
         }
         self.memory.copy(&dst, &src);
-        self.reply(core, self.now(), Reply::Done);
-        Ok(true)
+        let posted = self.core(core).posted.get(before).map(|posted| posted.dst.1);
+        Ok(Some(posted.unwrap_or(Until::At(self.now()))))
     }
 
     fn store(&mut self, core: u32, dst: &Span, bytes: Option<&[u8]>) -> Result<bool> {

@@ -34,6 +34,7 @@ mod arrive;
 mod error;
 mod issue;
 mod memory;
+mod queues;
 mod signals;
 mod state;
 mod trace;

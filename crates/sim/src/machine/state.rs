@@ -30,6 +30,8 @@ pub(crate) enum Event {
     Dma(u32),
     /// A task whose kernel has returned has nothing under way any more.
     Drained(u32),
+    /// A message is in its slot: the core that sent it, and the notification that says so.
+    Put(u32, u32),
     /// A transfer that was queued has arrived: the core, and the low bits of its sequence number.
     Landed(u32, u32),
 }
@@ -45,6 +47,17 @@ pub(crate) enum Purpose {
         start_ps: Ps,
         bytes: u64,
         from: u32,
+    },
+    /// A message to a neighbour's slot.
+    Put {
+        core: u32,
+        notice: u32,
+        /// What it takes from its arrival until it is in the slot.
+        after_ps: Ps,
+        /// For the trace: when it began, how many bytes, and between whom.
+        start_ps: Ps,
+        bytes: u64,
+        between: (u32, u32),
     },
     /// Bytes that the core waits for.
     Fetch { core: u32 },
@@ -156,8 +169,6 @@ pub(crate) struct Core {
     pub(crate) posted: Vec<Posted>,
     /// Notifications that have arrived before what they must follow.
     pub(crate) parked: Vec<Notice>,
-    /// Its own notifications that others cannot see yet, oldest first: it sees them itself.
-    pub(crate) unseen: VecDeque<(u32, Notify)>,
     /// An instruction that waits for memory or a DMA queue.
     pub(crate) stalled: Option<Box<Instruction>>,
     /// Fetches still to come, and what the vector engine then combines.
@@ -169,6 +180,13 @@ pub(crate) struct Core {
     pub(crate) recent: [Recent; 2],
     /// Free peeks since the clock last moved for this core.
     pub(crate) peeks: (Ps, u32),
+    /// Messages on their way.
+    pub(crate) puts: u32,
+    /// Transfers that the kernel may join, by ticket, and the number of the next.
+    pub(crate) tickets: BTreeMap<u64, Until>,
+    pub(crate) next_ticket: u64,
+    /// Changes to signals of its own rank that are not there yet: the core itself sees them, in order.
+    pub(crate) unseen: Vec<(u32, Notify)>,
     /// The kernel has returned this; the task ends when nothing is under way.
     pub(crate) returned: Option<Result<()>>,
 }
@@ -181,6 +199,9 @@ pub(crate) struct Engines {
     pub(crate) last_link: (u32, u32),
     pub(crate) vector: Rate,
     pub(crate) vector_free_ps: Ps,
+    /// How fast this rank computes, 1 being what its chip says.
+    pub(crate) speed: f64,
+    pub(crate) matrix_free_ps: Ps,
     /// When each DMA engine is free; empty if there is no limit.
     pub(crate) dma_free_ps: Vec<Ps>,
     pub(crate) queue: VecDeque<Queued>,
@@ -244,6 +265,8 @@ impl State {
                 .vector
                 .scaled(topology.speed.get(&rank).copied().unwrap_or(1.0)),
             vector_free_ps: 0,
+            speed: topology.speed.get(&rank).copied().unwrap_or(1.0),
+            matrix_free_ps: 0,
             dma_free_ps: match topology.chip.dma.engines {
                 u32::MAX => Vec::new(),
                 engines => vec![0; engines as usize],
@@ -307,7 +330,6 @@ impl State {
             oldest: 0,
             posted: Vec::new(),
             parked: Vec::new(),
-            unseen: VecDeque::new(),
             stalled: None,
             fetches: 0,
             fetched_ps: 0,
@@ -315,6 +337,10 @@ impl State {
             waiting: None,
             recent: [Recent::default(); 2],
             peeks: (0, 0),
+            puts: 0,
+            tickets: BTreeMap::new(),
+            next_ticket: 0,
+            unseen: Vec::new(),
             returned: None,
         };
         self.cores.push(Some(Box::new(core)));
@@ -335,6 +361,7 @@ impl State {
             | Event::Retry(core)
             | Event::Ask(core)
             | Event::Drained(core)
+            | Event::Put(core, _)
             | Event::Landed(core, _)
                 if self.cores[core as usize].is_none() => {}
             Event::Poll(core) => self.open(core),
@@ -344,6 +371,7 @@ impl State {
             Event::Ask(core) => self.asked(core),
             Event::Dma(rank) => self.dma_free(rank),
             Event::Drained(core) => self.drain(core),
+            Event::Put(core, notice) => self.in_slot(core, notice),
             Event::Landed(core, sequence) => self.landed(core, sequence),
         }
         self.schedule_wakes();
@@ -402,7 +430,7 @@ impl State {
     pub(crate) fn drain(&mut self, core: u32) {
         let now = self.now();
         let state = self.core(core);
-        if state.returned.is_none() || !state.inflight.is_empty() {
+        if state.returned.is_none() || !state.inflight.is_empty() || state.puts > 0 {
             return;
         }
         if state.floor_ps > now {

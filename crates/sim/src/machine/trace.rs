@@ -49,8 +49,8 @@ impl Trace {
         });
     }
 
-    pub(crate) fn compute(&mut self, rank: u32, start: Ps, end: Ps, bytes: u64) {
-        self.slice(rank, Kind::Compute, (start, end), bytes, || "vector".into());
+    pub(crate) fn compute(&mut self, rank: u32, start: Ps, end: Ps, bytes: u64, engine: &'static str) {
+        self.slice(rank, Kind::Compute, (start, end), bytes, || engine.into());
     }
 
     /// A wait that ended because of something that `cause` (rank, time) did.

@@ -4,6 +4,7 @@ use super::memory::Located;
 use super::state::{Event, Posted, Purpose, Queued, Reply, State, Until};
 use crate::net::Sent;
 use crate::time::Ps;
+use ringwork_isa::Work;
 
 impl State {
     /// Hands a transfer to a DMA engine or its queue; `false` if both are full.
@@ -250,7 +251,35 @@ impl State {
         let start = engines.vector_free_ps.max(from);
         let end = start.saturating_add(engines.vector.time_ps(bytes));
         engines.vector_free_ps = end;
-        self.trace.compute(rank, start, end, bytes);
+        self.trace.compute(rank, start, end, bytes, "vector");
+        end
+    }
+
+    /// Keeps an engine for a core's work from now on, and says until when.
+    pub(crate) fn compute(&mut self, core: u32, work: Work) -> Ps {
+        let now = self.now();
+        match work {
+            Work::Vector { elements, dtype } => {
+                self.vector(core, now, elements.saturating_mul(dtype.bytes() as u64))
+            }
+            Work::Matrix { m, k, n, .. } => self.matrix(core, [m, k, n]),
+        }
+    }
+
+    /// Keeps the matrix engine for a product. What its operands take to load was charged to the loads.
+    fn matrix(&mut self, core: u32, [m, k, n]: [u64; 3]) -> Ps {
+        let (now, rank) = (self.now(), self.core(core).rank);
+        let operations = m.saturating_mul(k).saturating_mul(n).saturating_mul(2);
+        let chip = &self.topology.chip;
+        let engines = &mut self.engines[rank as usize];
+        let peak_ps = chip.matrix.scaled(engines.speed).time_ps(operations);
+        let array_ps = chip.array.map_or(0, |(array, clock)| {
+            clock.scaled(engines.speed).time_ps(array.cycles(m, n, k))
+        });
+        let start = engines.matrix_free_ps.max(now);
+        let end = start.saturating_add(peak_ps.max(array_ps));
+        engines.matrix_free_ps = end;
+        self.trace.compute(rank, start, end, 0, "matmul");
         end
     }
 

@@ -172,7 +172,7 @@ fn read_chip(top: &Table<'_>, cube: &Table<'_>, chip: &mut Chip) -> Result<(), T
         }
     }
     if let Some(ipcq) = top.get("ipcq") {
-        let table = ipcq.table(&["slot_memory", "slots", "slot", "credit"])?;
+        let table = ipcq.table(&["slot_memory", "working", "slots", "slot", "credit", "start"])?;
         chip.queues = Some(chip::read_queues(&table, "slot_memory", &chip.memories)?);
     }
     Ok(())

@@ -3,6 +3,7 @@
 use super::error::{Problem, TopologyError};
 use super::units;
 use super::yaml::{Reader, Table};
+use crate::compute::Systolic;
 use crate::time::{Ps, Rate};
 
 /// One memory of a chip.
@@ -40,6 +41,10 @@ pub struct Queues {
     pub credit_bytes: u64,
     /// Which memory the slots are in, by number.
     pub memory: usize,
+    /// Where a core keeps its tiles, by number: what enters or leaves a slot of another memory passes it too.
+    pub working: Option<usize>,
+    /// From the moment a message is sent, or found in its slot, until it begins to move.
+    pub start_ps: Ps,
 }
 
 /// A chip. Whatever is not said has no limit and costs nothing.
@@ -53,6 +58,9 @@ pub struct Chip {
     pub vector: Rate,
     /// Operations a second of the matrix engine.
     pub matrix: Rate,
+    /// The matrix engine as an array of cells and its clock, if it is described so: then it takes the cycles
+    /// of its folds, where these are more than `matrix` allows.
+    pub array: Option<(Systolic, Rate)>,
     /// From submission of a task to its first instruction.
     pub launch_ps: Ps,
     /// Bytes of a signal on the wire.
@@ -72,6 +80,7 @@ impl Default for Chip {
             },
             vector: Rate::UNLIMITED,
             matrix: Rate::UNLIMITED,
+            array: None,
             launch_ps: 0,
             signal_bytes: 0,
             queues: None,
@@ -79,7 +88,9 @@ impl Default for Chip {
     }
 }
 
-const CHIP_KEYS: [&str; 7] = ["memory", "dma", "vector", "matrix", "launch", "signal", "queues"];
+const CHIP_KEYS: [&str; 8] = [
+    "memory", "dma", "vector", "matrix", "array", "launch", "signal", "queues",
+];
 
 /// Reads the table `chip`.
 pub(crate) fn read(reader: &Reader<'_>) -> Result<Chip, TopologyError> {
@@ -109,6 +120,16 @@ pub(crate) fn read(reader: &Reader<'_>) -> Result<Chip, TopologyError> {
     if let Some(matrix) = table.get("matrix") {
         chip.matrix = matrix.unit(units::flops)?;
     }
+    if let Some(array) = table.get("array") {
+        let array = array.table(&["rows", "columns", "clock"])?;
+        let side = |key: &'static str| Ok(u64::from(array.need(key, "128")?.count(1, 1 << 16)?));
+        let systolic = Systolic {
+            rows: side("rows")?,
+            columns: side("columns")?,
+        };
+        let clock = array.need("clock", "1 GHz")?.unit(units::frequency)?;
+        chip.array = Some((systolic, clock));
+    }
     if let Some(launch) = table.get("launch") {
         chip.launch_ps = launch.unit(units::duration)?;
     }
@@ -125,7 +146,7 @@ pub(crate) fn read(reader: &Reader<'_>) -> Result<Chip, TopologyError> {
     Ok(chip)
 }
 
-const QUEUE_KEYS: [&str; 4] = ["slots", "slot", "credit", "memory"];
+const QUEUE_KEYS: [&str; 6] = ["slots", "slot", "credit", "memory", "working", "start"];
 
 /// Reads a table of queues; the memory is named by `memory_key`.
 pub(crate) fn read_queues(
@@ -139,27 +160,37 @@ pub(crate) fn read_queues(
         slot_bytes: bytes("slot", 4096)?,
         credit_bytes: bytes("credit", 16)?,
         memory: 0,
+        working: None,
+        start_ps: table.get("start").map_or(Ok(0), |r| r.unit(units::duration))?,
     };
     if let Some(slots) = table.get("slots") {
         queues.slots = slots.count(1, 1 << 16)?;
     }
     if let Some(reader) = table.get(memory_key) {
-        let name = reader.text()?;
-        let found = memories.iter().position(|memory| memory.name == name);
-        queues.memory = found.ok_or_else(|| {
-            let names = memories
-                .iter()
-                .map(|memory| memory.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ");
-            let wanted = format!("the name of a memory of the chip ({names})");
-            reader.error(Problem::OutOfRange {
-                got: units::shorten(name),
-                wanted,
-            })
-        })?;
+        queues.memory = memory_named(&reader, memories)?;
+    }
+    if let Some(reader) = table.get("working") {
+        queues.working = Some(memory_named(&reader, memories)?);
     }
     Ok(queues)
+}
+
+/// The number of the memory with this name.
+fn memory_named(reader: &Reader<'_>, memories: &[Memory]) -> Result<usize, TopologyError> {
+    let name = reader.text()?;
+    let found = memories.iter().position(|memory| memory.name == name);
+    found.ok_or_else(|| {
+        let names = memories
+            .iter()
+            .map(|memory| memory.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let wanted = format!("the name of a memory of the chip ({names})");
+        reader.error(Problem::OutOfRange {
+            got: units::shorten(name),
+            wanted,
+        })
+    })
 }
 
 fn memory(reader: &Reader<'_>) -> Result<Memory, TopologyError> {

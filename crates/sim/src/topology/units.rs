@@ -30,6 +30,8 @@ const FLOPS: [(&str, f64); 4] = [
     ("flop/s", 1.0),
 ];
 
+const HERTZ: [(&str, f64); 4] = [("Hz", 1.0), ("kHz", 1e3), ("MHz", 1e6), ("GHz", 1e9)];
+
 /// Splits `1.5 GB/s` into its number and its unit.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
@@ -121,6 +123,12 @@ pub(crate) fn bandwidth(text: &str) -> Result<Rate, Problem> {
         lookup(&BYTES, unit).or_else(|| lookup(&BITS, unit))
     };
     let value = quantity(text, "a bandwidth", "50 GB/s", scale, true)?;
+    Ok(Rate::per_second(whole(value)).unwrap_or(Rate::UNLIMITED))
+}
+
+/// A frequency: `1.5 GHz`.
+pub(crate) fn frequency(text: &str) -> Result<Rate, Problem> {
+    let value = quantity(text, "a frequency", "1 GHz", |unit| lookup(&HERTZ, unit), true)?;
     Ok(Rate::per_second(whole(value)).unwrap_or(Rate::UNLIMITED))
 }
 

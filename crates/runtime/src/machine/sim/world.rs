@@ -4,7 +4,7 @@ use super::Board;
 use super::panics::{Guarded, Panic};
 use crate::machine::SegmentPlan;
 use crate::platform::{Simulated, Simulation};
-use ringwork_isa::{Arg, Device, Error, ErrorKind, KernelId, Rank, Segment, Site, Task, Waited};
+use ringwork_isa::{Arg, Device, Error, ErrorKind, KernelId, Rank, Segment, Signal, Site, Task, Waited};
 use ringwork_native::memory::PAGE_BYTES;
 use ringwork_native::segment::Layout;
 use ringwork_native::{Event, Failure, registry};
@@ -118,6 +118,11 @@ impl World {
     pub(super) fn read(&self, segment: Segment, rank: Rank, offset: u64, len: usize) -> Option<Vec<u8>> {
         let at = self.place(segment, rank, offset, len)?;
         self.machine.read(segment, at, len).ok()
+    }
+
+    pub(super) fn peek(&self, signal: &Signal) -> Option<i32> {
+        let bytes = self.machine.read(signal.segment(), signal.offset()?, 4).ok()?;
+        Some(i32::from_le_bytes(bytes.try_into().ok()?))
     }
 
     pub(super) fn abort(&mut self, segment: Segment, reason: &str) {

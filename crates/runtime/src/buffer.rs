@@ -1,0 +1,220 @@
+//! What tasks name of a domain: a buffer on every member, one member's part of it, rows of signals.
+
+use crate::domain::Domain;
+use crate::error::{Error, Result};
+use crate::work::WHOEVER;
+use ringwork_isa::{Arg, Argument, Barrier, Element, In, InOut, Out, Rank, Signal, Signals, Span};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// A buffer of a domain, on every member: pass it where a kernel has a `Shared`, or an `In`, `Out` or
+/// `InOut` for the member's own part of it.
+#[derive(Clone, Debug)]
+pub struct Buffer<T> {
+    domain: Domain,
+    /// Bytes from the start of the window's data to element 0.
+    offset: u64,
+    span: Span,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Buffer<T> {
+    pub(crate) fn new(domain: Domain, offset: u64, span: Span) -> Buffer<T> {
+        Buffer {
+            domain,
+            offset,
+            span,
+            element: PhantomData,
+        }
+    }
+
+    /// One member's part, whoever's task uses it: pass it where a kernel has an `In`, `Out` or `InOut`.
+    ///
+    /// # Errors
+    /// If there is no such rank.
+    pub fn on(&self, rank: Rank) -> Result<Part<T>> {
+        if rank.0 >= self.span.ranks {
+            return Err(Error::Length {
+                what: format!("domain `{}`", self.domain.name()),
+                have: self.span.ranks as usize,
+                asked: rank.0 as usize + 1,
+            });
+        }
+        let span = Span {
+            me: WHOEVER,
+            rank,
+            ..self.span
+        };
+        Ok(Part {
+            span,
+            buffer: self.clone(),
+        })
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::try_from(self.span.len).unwrap_or(usize::MAX)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.span.len == 0
+    }
+
+    /// Some of its elements, on every member.
+    ///
+    /// # Errors
+    /// If they are not all inside.
+    pub fn slice(&self, range: Range<usize>) -> Result<Buffer<T>> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(Error::Length {
+                what: self.what(),
+                have: self.len(),
+                asked: range.end,
+            });
+        }
+        let span = Span {
+            start: self.span.start + range.start as u64,
+            len: range.len() as u64,
+            ..self.span
+        };
+        Ok(Buffer { span, ..self.clone() })
+    }
+
+    fn what(&self) -> String {
+        format!("a buffer of domain `{}`", self.domain.name())
+    }
+
+    fn byte_offset(&self) -> u64 {
+        self.offset + self.span.start * T::DTYPE.bytes() as u64
+    }
+
+    /// Copies host data into one rank's part, after the tasks submitted before.
+    ///
+    /// # Errors
+    /// If the lengths differ, there is no such rank, or the domain was released.
+    pub fn write(&self, rank: Rank, data: &[T]) -> Result<()> {
+        if data.len() != self.len() {
+            return Err(Error::Length {
+                what: self.what(),
+                have: self.len(),
+                asked: data.len(),
+            });
+        }
+        let mut node = self.domain.node().settled()?;
+        node.write(
+            self.span.segment,
+            rank,
+            self.byte_offset(),
+            bytemuck::cast_slice(data),
+        )
+    }
+
+    /// Copies one rank's part to the host, after the tasks submitted before.
+    ///
+    /// # Errors
+    /// If there is no such rank, or the domain was released.
+    pub fn read(&self, rank: Rank) -> Result<Vec<T>> {
+        let mut data = vec![T::zeroed(); self.len()];
+        let mut node = self.domain.node().settled()?;
+        node.read(
+            self.span.segment,
+            rank,
+            self.byte_offset(),
+            bytemuck::cast_slice_mut(&mut data),
+        )?;
+        Ok(data)
+    }
+}
+
+impl<T: Element> Argument<ringwork_isa::Shared<T>> for Buffer<T> {
+    fn to_arg(&self) -> Arg {
+        Arg::Window(self.span)
+    }
+}
+
+/// One member's part of a [`Buffer`].
+#[derive(Clone, Debug)]
+pub struct Part<T> {
+    span: Span,
+    // Keeps the domain open, and knows how to read and write.
+    buffer: Buffer<T>,
+}
+
+impl<T: Element> Part<T> {
+    /// Whose it is.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.span.rank
+    }
+
+    /// As [`Buffer::write`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write(&self, data: &[T]) -> Result<()> {
+        self.buffer.write(self.span.rank, data)
+    }
+
+    /// As [`Buffer::read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read(&self) -> Result<Vec<T>> {
+        self.buffer.read(self.span.rank)
+    }
+}
+
+macro_rules! own_memory {
+    ($($handle:ident as $access:ident;)*) => {$(
+        impl<T: Element> Argument<$access<T>> for $handle<T> {
+            fn to_arg(&self) -> Arg {
+                Arg::Memory(self.span)
+            }
+        }
+    )*};
+}
+own_memory! {
+    Buffer as In;
+    Buffer as Out;
+    Buffer as InOut;
+    Part as In;
+    Part as Out;
+    Part as InOut;
+}
+
+/// A row of signals, or a barrier, of a domain: pass it where a kernel has `Signals` or a `Barrier`.
+#[derive(Clone, Debug)]
+pub struct SignalRow {
+    row: Signals,
+    // Keeps the domain open.
+    _domain: Domain,
+}
+
+impl SignalRow {
+    pub(crate) fn new(domain: Domain, row: Signals) -> SignalRow {
+        SignalRow { row, _domain: domain }
+    }
+
+    /// One cell of one member: what a task may [wait](crate::Orchestrator::when) for.
+    ///
+    /// # Errors
+    /// If there is no such rank or cell.
+    pub fn cell(&self, rank: Rank, index: u32) -> Result<Signal> {
+        let cell = self.row.at(index).and_then(|cell| cell.on(rank));
+        cell.map_err(|error| Error::config("signal", error.to_string()))
+    }
+}
+
+impl Argument<Signals> for SignalRow {
+    fn to_arg(&self) -> Arg {
+        Arg::Signals(self.row)
+    }
+}
+impl Argument<Barrier> for SignalRow {
+    fn to_arg(&self) -> Arg {
+        Arg::Barrier(Barrier::new(self.row))
+    }
+}

@@ -1,0 +1,232 @@
+//! Captured graphs: what an orchestration submitted, shipped to a chip and replayed there.
+//!
+//! What travels is the list of submissions, in memory of the chip. The chip works the order out when it first
+//! meets the list, and keeps the result: a replay infers nothing.
+
+use super::cores::Cores;
+use super::{
+    ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Sink, access_kind, entry, place_of, refused,
+};
+use crate::engine::{Arena, Binding, Bindings, BufferId, Capture, Graph, Outcome, Place, Spec, TaskId};
+use crate::error::Error;
+use crate::node::Node;
+use crate::tensor::Tensor;
+use ringwork_isa::{Arg, Argument, Device, In, KernelId, Rank, Region, Result, Segment, Span, Tag, Task};
+use ringwork_native::NativeCore;
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One thing that an orchestration did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Step {
+    Allocate {
+        bytes: u64,
+    },
+    Submit {
+        on: CoreKind,
+        priority: i8,
+        /// Tasks before it, counted from 1.
+        after: Vec<u64>,
+        tags: Vec<Tag>,
+        task: ChipTask,
+    },
+}
+
+/// Graphs that a chip keeps, so as not to work them out again.
+const KEPT: usize = 64;
+
+/// A graph on a chip, made by [`Node::capture`]. Gone with its last handle.
+#[derive(Clone, Debug)]
+pub struct Captured {
+    kernel: KernelId,
+    /// What the arguments were: memory by shape, values as they are.
+    shape: Vec<Arg>,
+    steps: Tensor<u8>,
+    tasks: usize,
+}
+
+impl Node {
+    /// Runs an orchestration once, here, and ships what it submitted to a chip. Memory among its arguments is a
+    /// parameter, to be bound by every [`replay`](Captured::replay); values are part of the graph.
+    ///
+    /// # Errors
+    /// If the task is not an orchestration's, has arguments that belong to a domain, or the orchestration
+    /// itself fails; or if the chip or memory for it is not there.
+    pub fn capture(&self, device: Device, task: &Task) -> crate::Result<Captured> {
+        let field = || format!("capture of `{}`", task.kernel);
+        let Some(entry) = entry::find(&task.kernel) else {
+            return Err(Error::config(field(), "it is no orchestration of this program"));
+        };
+        let shape: Vec<Arg> = (0..)
+            .zip(&task.args[..task.params.len().min(task.args.len())])
+            .map(|(index, arg)| symbolic(index, arg))
+            .collect::<Option<_>>()
+            .ok_or_else(|| {
+                Error::config(field(), "a captured graph takes a chip's memory and values only")
+            })?;
+        let mut orch = ChipOrchestrator::new(Sink::List(Vec::new(), Box::default()), true);
+        (entry.build)(&mut orch, &shape).map_err(|error| Error::config(field(), error.to_string()))?;
+        let Sink::List(steps, capture) = orch.sink else {
+            return Err(Error::config(field(), "it was not captured"));
+        };
+        let graph = capture
+            .finish()
+            .map_err(|error| Error::config(field(), error.to_string()))?;
+        let bytes = postcard::to_stdvec(&steps).map_err(|error| Error::config(field(), error.to_string()))?;
+        Ok(Captured {
+            kernel: task.kernel.clone(),
+            shape,
+            steps: self.tensor(device, &bytes)?,
+            tasks: graph.len(),
+        })
+    }
+}
+
+impl Captured {
+    /// How many tasks it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tasks
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tasks == 0
+    }
+
+    /// The chip it is on.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.steps.device()
+    }
+
+    /// The graph with this task's memory for its parameters, to be submitted to its chip.
+    ///
+    /// # Errors
+    /// If it is another orchestration's task, or its arguments have other lengths, types or values.
+    pub fn replay(&self, task: &Task) -> crate::Result<Task> {
+        let field = || format!("replay of `{}`", self.kernel);
+        if task.kernel != self.kernel {
+            let why = format!("the task is `{}`'s", task.kernel);
+            return Err(Error::config(field(), why));
+        }
+        let given = (0..).zip(&task.args).map(|(index, arg)| symbolic(index, arg));
+        for (index, (given, captured)) in given.zip(&self.shape).enumerate() {
+            if given.as_ref() != Some(captured) {
+                let name = task.params.get(index).map_or("", |param| param.name);
+                let why = format!("`{name}` is not as it was captured; capture the graph again for it");
+                return Err(Error::config(field(), why));
+            }
+        }
+        let mut args = task.args[..self.shape.len().min(task.args.len())].to_vec();
+        args.push(Argument::<In<u8>>::to_arg(&self.steps));
+        Ok(Task { args, ..task.clone() })
+    }
+}
+
+/// An argument as a parameter of a graph: its shape only. `None` if it cannot be one.
+fn symbolic(index: u32, arg: &Arg) -> Option<Arg> {
+    match arg {
+        Arg::Memory(span) if span.stride == 0 => Some(Arg::Memory(Span {
+            segment: Segment(PARAMETER | index & INDEX),
+            base: 0,
+            stride: 0,
+            me: Rank(0),
+            rank: Rank(0),
+            ranks: 1,
+            dtype: span.dtype,
+            start: 0,
+            len: span.len,
+        })),
+        Arg::Value(value) => Some(Arg::Value(*value)),
+        _ => None,
+    }
+}
+
+/// The graph that lies in a chip's memory.
+pub(super) fn graph(core: &NativeCore, steps: Span) -> Result<Arc<Graph<ChipTask>>> {
+    thread_local! {
+        // A chip has one thread that serves, and one host, which never uses a segment's number twice.
+        static GRAPHS: RefCell<BTreeMap<Segment, Arc<Graph<ChipTask>>>> = const { RefCell::new(BTreeMap::new()) };
+    }
+    if let Some(graph) = GRAPHS.with_borrow(|graphs| graphs.get(&steps.segment).cloned()) {
+        return Ok(graph);
+    }
+    let graph = Arc::new(read(core, steps)?);
+    GRAPHS.with_borrow_mut(|graphs| {
+        if graphs.len() >= KEPT {
+            graphs.pop_first();
+        }
+        graphs.insert(steps.segment, graph.clone());
+    });
+    Ok(graph)
+}
+
+/// Reads the list of submissions and works the order out.
+fn read(core: &NativeCore, steps: Span) -> Result<Graph<ChipTask>> {
+    use ringwork_isa::Core;
+    let garbled = |why: String| ringwork_isa::Error::failed(format!("the captured graph is garbled: {why}"));
+    let bytes: In<u8> = Region::from_span(steps).map_err(|dtype| garbled(format!("it holds {dtype}")))?;
+    let mut list = Vec::new();
+    core.run(async {
+        list = core.load(bytes).await?.values().to_vec();
+        Ok(())
+    })?;
+    let steps: Vec<Step> = postcard::from_bytes(&list).map_err(|error| garbled(error.to_string()))?;
+    let mut capture = Capture::new();
+    let mut tasks: Vec<TaskId> = Vec::new();
+    for step in steps {
+        match step {
+            Step::Allocate { bytes } => drop(capture.allocate(Arena(0), bytes).map_err(refused)?),
+            Step::Submit {
+                on,
+                priority,
+                after,
+                tags,
+                task,
+            } => {
+                let mut spec = Spec::new(Place::Any(on.kind())).priority(priority);
+                for before in after {
+                    let at = usize::try_from(before).ok().and_then(|at| at.checked_sub(1));
+                    let before = at.and_then(|at| tasks.get(at)).copied();
+                    spec.after
+                        .push(before.ok_or_else(|| garbled("a task after no task".into()))?);
+                }
+                for (arg, tag) in task.args.iter().zip(&tags) {
+                    let intermediate = |Segment(number)| Some(BufferId::captured(number & INDEX));
+                    if let Some(Some((buffer, view))) = place_of(arg, intermediate) {
+                        spec.touch(buffer, view, access_kind(*tag, buffer, true));
+                    }
+                }
+                if let Outcome::Accepted(task) = capture.submit(&spec, task).map_err(refused)? {
+                    tasks.push(task);
+                }
+            }
+        }
+    }
+    capture.finish().map_err(refused)
+}
+
+/// Gives a graph to the cores, with these arguments for its parameters.
+pub(super) fn replay(cores: &mut Cores<'_>, graph: &Arc<Graph<ChipTask>>, arguments: &[Arg]) -> Result<()> {
+    let mut bindings = Bindings::default();
+    for index in 0..graph.parameter_bytes().len() {
+        bindings.parameters.push(match arguments.get(index) {
+            Some(Arg::Memory(span)) => Binding {
+                buffer: BufferId::new(span.segment.0.into()),
+                offset: span.byte_range().map_or(0, |range| range.start),
+            },
+            // Not used: any buffer that is nobody else's will do.
+            _ => BufferId::new((1 << 40) + index as u64).into(),
+        });
+    }
+    match cores.engine.replay(graph, &bindings).map_err(refused)? {
+        Outcome::Accepted(_) => Ok(()),
+        Outcome::Full { fill, .. } => Err(ringwork_isa::Error::failed(format!(
+            "the captured graph does not fit this chip: {fill}"
+        ))),
+    }
+}

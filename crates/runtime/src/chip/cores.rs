@@ -1,0 +1,298 @@
+//! A chip's cores at work on a graph: here, or on threads beside this one where processors are free.
+
+use super::{ChipTask, INDEX, INTERMEDIATE, PARAMETER, SCRATCH_BYTES};
+use crate::engine::{Arena, BufferId, Config, Dispatch, Engine, Kind, Location};
+use ringwork_isa::{Arg, Error, ErrorKind, Result, Segment, Span};
+use ringwork_native::segment::Layout;
+use ringwork_native::{NativeCore, SCRATCH, registry};
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The engine of a chip.
+pub(super) type ChipEngine = Engine<ChipTask, ()>;
+
+/// Cores of each kind: one for matrices, two for vectors.
+const MATRIX_CORES: u32 = 1;
+const VECTOR_CORES: u32 = 2;
+
+/// How often to say that cores beside this one make progress.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a core is to do: a kernel with its arguments.
+type Job = (Dispatch, &'static registry::KernelEntry, Vec<Arg>);
+
+/// What became of it.
+type Done = (Dispatch, Result<()>);
+
+/// A core on a thread of its own.
+struct Beside {
+    jobs: Sender<Job>,
+    beats: Arc<AtomicU64>,
+    thread: JoinHandle<()>,
+}
+
+/// The cores, and the graph they work on.
+pub(super) struct Cores<'c> {
+    core: &'c NativeCore,
+    pub(super) engine: ChipEngine,
+    scratch: Layout,
+    /// What the parameters of a captured graph are this time.
+    parameters: &'c [Arg],
+    /// Tasks that were given to a core and not begun.
+    given: VecDeque<Dispatch>,
+    /// By executor.
+    beside: Vec<Option<Beside>>,
+    busy: usize,
+    results: (Sender<Done>, Receiver<Done>),
+    failure: Option<Error>,
+}
+
+impl<'c> Cores<'c> {
+    pub(super) fn new(core: &'c NativeCore, parameters: &'c [Arg]) -> Result<Cores<'c>> {
+        let scratch = core
+            .scratch(SCRATCH_BYTES)
+            .map_err(|error| Error::failed(format!("memory for intermediates: {error}")))?;
+        let config = Config::new()
+            .arena(SCRATCH_BYTES)
+            .executors(Kind(0), MATRIX_CORES)
+            .executors(Kind(1), VECTOR_CORES);
+        Ok(Cores {
+            core,
+            engine: Engine::new(&config).map_err(super::refused)?,
+            scratch,
+            parameters,
+            given: VecDeque::new(),
+            beside: (0..config.executors.len()).map(|_| None).collect(),
+            busy: 0,
+            results: channel(),
+            failure: None,
+        })
+    }
+
+    /// Whether a task has failed.
+    pub(super) fn check(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// An intermediate's place in memory.
+    pub(super) fn in_scratch(&self, span: Span, buffer: BufferId) -> Span {
+        match self.engine.placement(buffer) {
+            Some(placement) => self.at(span, placement.offset),
+            None => span,
+        }
+    }
+
+    fn at(&self, span: Span, offset: u64) -> Span {
+        Span {
+            segment: SCRATCH,
+            base: self.scratch.data_offset() + offset,
+            ..span
+        }
+    }
+
+    /// Runs what is left.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        while self.engine.live() > 0 {
+            if self.engine.is_stalled() {
+                let stall = self
+                    .engine
+                    .stall()
+                    .map_or_else(String::new, |stall| stall.to_string());
+                return Err(Error::failed(format!("the chip's graph: {stall}")));
+            }
+            self.advance_any();
+        }
+        self.check()
+    }
+
+    /// Makes one step: runs a task here, or waits for one that runs beside.
+    ///
+    /// # Errors
+    /// The failure of a task.
+    pub(super) fn advance(&mut self) -> Result<()> {
+        self.advance_any();
+        self.check()
+    }
+
+    fn advance_any(&mut self) {
+        while let Some(dispatch) = self.engine.ready() {
+            self.given.push_back(dispatch);
+        }
+        let together = self.given.len() + self.busy > 1;
+        if together && self.core.has_free_cores() {
+            while let Some(dispatch) = self.given.pop_front() {
+                self.give(dispatch);
+            }
+        } else if let Some(dispatch) = self.given.pop_front() {
+            let outcome = self
+                .job(dispatch)
+                .and_then(|(_, entry, args)| (entry.run)(self.core, &args));
+            return self.report(dispatch, outcome);
+        }
+        if self.busy > 0 {
+            let (dispatch, outcome) = self.wait();
+            self.busy -= 1;
+            self.report(dispatch, outcome);
+        }
+    }
+
+    /// Waits for a core beside this one, and speaks for it meanwhile.
+    fn wait(&self) -> Done {
+        let beats = || {
+            let cores = self.beside.iter().flatten();
+            cores
+                .map(|beside| beside.beats.load(Ordering::Relaxed))
+                .sum::<u64>()
+        };
+        let mut before = beats();
+        loop {
+            match self.results.1.recv_timeout(LOOK) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    let now = beats();
+                    if now != before {
+                        before = now;
+                        self.core.say_again();
+                    }
+                }
+            }
+        }
+    }
+
+    fn report(&mut self, dispatch: Dispatch, outcome: Result<()>) {
+        let reported = match outcome {
+            Ok(()) => self.engine.complete(dispatch.task, dispatch.executor),
+            Err(error) => {
+                let kernel = self
+                    .engine
+                    .payload(dispatch.task)
+                    .map(|task| task.kernel.to_string());
+                self.failure
+                    .get_or_insert_with(|| in_graph(error, kernel.as_deref()));
+                self.engine.fail(dispatch.task, dispatch.executor, ())
+            }
+        };
+        debug_assert!(reported.is_ok(), "it was dispatched");
+    }
+
+    /// A kernel with its arguments, every parameter and intermediate where it is.
+    fn job(&self, dispatch: Dispatch) -> Result<Job> {
+        let Some(task) = self.engine.payload(dispatch.task) else {
+            return Err(Error::failed("a task without a kernel"));
+        };
+        let entry = registry::find(&task.kernel).map_err(|unknown| Error::failed(unknown.to_string()))?;
+        let resolve = |arg: &Arg| match arg {
+            Arg::Memory(span) => self.resolve(dispatch, *span).map(Arg::Memory),
+            other => Ok(*other),
+        };
+        Ok((
+            dispatch,
+            entry,
+            task.args.iter().map(resolve).collect::<Result<_>>()?,
+        ))
+    }
+
+    fn resolve(&self, dispatch: Dispatch, span: Span) -> Result<Span> {
+        let Segment(number) = span.segment;
+        if number & INTERMEDIATE == 0 || number >= SCRATCH.0 {
+            return Ok(span);
+        }
+        let index = number & INDEX;
+        if number & PARAMETER == PARAMETER {
+            let real = match self.parameters.get(index as usize) {
+                Some(Arg::Memory(real)) => *real,
+                _ => return Err(Error::failed(format!("parameter {index} is no memory"))),
+            };
+            let inside = span
+                .start
+                .checked_add(span.len)
+                .is_some_and(|end| end <= real.len);
+            if !inside || real.dtype != span.dtype {
+                return Err(Error::failed(format!(
+                    "parameter {index} is not what was captured"
+                )));
+            }
+            return Ok(Span {
+                start: real.start + span.start,
+                len: span.len,
+                ..real
+            });
+        }
+        match self.engine.locate(dispatch.task, BufferId::captured(index)) {
+            Some(Location::Arena(placement)) if placement.arena == Arena(0) => {
+                Ok(self.at(span, placement.offset))
+            }
+            _ => Err(Error::failed(format!("intermediate {index} has no place"))),
+        }
+    }
+
+    /// Gives a task to its core's thread.
+    fn give(&mut self, dispatch: Dispatch) {
+        let job = match self.job(dispatch) {
+            Ok(job) => job,
+            Err(error) => return self.report(dispatch, Err(error)),
+        };
+        let at = dispatch.executor.0 as usize;
+        if self.beside[at].is_none() {
+            self.beside[at] = self.start_beside();
+        }
+        let sent = match &self.beside[at] {
+            Some(beside) => beside.jobs.send(job).map_err(|job| job.0),
+            None => Err(job),
+        };
+        match sent {
+            Ok(()) => self.busy += 1,
+            // No thread to be had: here, then.
+            Err((_, entry, args)) => {
+                let outcome = (entry.run)(self.core, &args);
+                self.report(dispatch, outcome);
+            }
+        }
+    }
+
+    fn start_beside(&self) -> Option<Beside> {
+        let (core, beats) = self.core.sibling();
+        let (jobs, todo) = channel::<Job>();
+        let results = self.results.0.clone();
+        let work = move || {
+            for (dispatch, entry, args) in todo {
+                let ended = std::panic::catch_unwind(AssertUnwindSafe(|| (entry.run)(&core, &args)));
+                let outcome = ended.unwrap_or_else(|panic| {
+                    let words = crate::host::words(&*panic);
+                    Err(Error::failed(format!("the kernel panicked: {words}")))
+                });
+                if results.send((dispatch, outcome)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("core".into()).spawn(work).ok()?;
+        Some(Beside { jobs, beats, thread })
+    }
+}
+
+impl Drop for Cores<'_> {
+    fn drop(&mut self) {
+        for Beside { jobs, thread, .. } in self.beside.drain(..).flatten() {
+            drop(jobs);
+            // It has caught its kernels' panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An error of a task of the graph. What a chip must understand stays as it is.
+fn in_graph(error: Error, kernel: Option<&str>) -> Error {
+    match error.kind() {
+        ErrorKind::PeerDied { .. } | ErrorKind::Aborted { .. } | ErrorKind::Deadline { .. } => error,
+        _ => {
+            let kernel = kernel.unwrap_or("unknown");
+            Error::failed(format!("its task `{kernel}`: {error}"))
+        }
+    }
+}

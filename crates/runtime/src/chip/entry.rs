@@ -1,0 +1,87 @@
+//! Orchestrations of the program, found at link time, and how a chip runs one.
+
+use super::capture::{self, replay};
+use super::cores::Cores;
+use super::{ChipOrchestrator, Sink};
+use ringwork_isa::stepped::SteppedCore;
+use ringwork_isa::{Arg, Error, KernelId, Result, Task, Value};
+use ringwork_native::NativeCore;
+use ringwork_native::registry::SteppedKernel;
+
+/// All orchestrations. Filled by `#[orchestration]`.
+#[linkme::distributed_slice]
+pub static ORCHESTRATIONS: [OrchestrationEntry];
+
+/// One orchestration of the program.
+#[derive(Debug)]
+pub struct OrchestrationEntry {
+    /// `crate::module::name`.
+    pub name: &'static str,
+    /// Hash of its parameter list.
+    pub signature: u64,
+    /// Runs it.
+    pub build: Build,
+}
+
+/// An orchestration with its arguments still to be decoded.
+pub type Build = fn(&mut ChipOrchestrator<'_>, &[Arg]) -> Result<()>;
+
+/// The orchestration with this identity.
+pub(super) fn find(id: &KernelId) -> Option<&'static OrchestrationEntry> {
+    let same = |entry: &&OrchestrationEntry| entry.name == id.name && entry.signature == id.signature;
+    ORCHESTRATIONS.iter().find(same)
+}
+
+/// Follows the arguments of a graph to be built with explicit edges.
+const EXPLICIT: Arg = Arg::Value(Value::Bool(true));
+
+/// The task of an orchestration, built on the chip with explicit edges only: nothing is inferred from what its
+/// tasks touch.
+#[must_use]
+pub fn explicit(mut task: Task) -> Task {
+    task.args.truncate(task.params.len());
+    task.args.push(EXPLICIT);
+    task
+}
+
+/// Runs the task of an orchestration on a chip: `args` are its `parameters` first arguments, and what says
+/// how. Used by `#[orchestration]`.
+///
+/// # Errors
+/// The orchestration's own, or that of a task it submitted.
+pub fn run(core: &NativeCore, args: &[Arg], parameters: usize, build: Build) -> Result<()> {
+    let (arguments, way) = args.split_at(parameters.min(args.len()));
+    match way {
+        [] => run_built(core, arguments, true, build),
+        [EXPLICIT] => run_built(core, arguments, false, build),
+        [Arg::Memory(graph)] => {
+            let mut cores = Cores::new(core, arguments)?;
+            let graph = capture::graph(core, *graph)?;
+            replay(&mut cores, &graph, arguments)?;
+            cores.finish()
+        }
+        _ => Err(Error::failed(
+            "arguments that say neither of the ways to build a graph",
+        )),
+    }
+}
+
+fn run_built(core: &NativeCore, arguments: &[Arg], infer: bool, build: Build) -> Result<()> {
+    let mut orch = ChipOrchestrator::new(Sink::Cores(Box::new(Cores::new(core, &[])?)), infer);
+    let built = build(&mut orch, arguments);
+    let Sink::Cores(mut cores) = orch.sink else {
+        return built;
+    };
+    // A failed task explains an orchestration that gave up.
+    cores.finish().and(built)
+}
+
+/// An orchestration on a platform that steps. Used by `#[orchestration]`.
+#[must_use]
+pub fn step(_core: SteppedCore, _args: Vec<Arg>) -> SteppedKernel {
+    Box::pin(async {
+        Err(Error::failed(
+            "a chip's own graph runs on native only; submit its tasks from the node",
+        ))
+    })
+}

@@ -1,0 +1,354 @@
+//! A chip's own graph: an orchestration over the cores of one chip.
+//!
+//! An orchestration is a plain function that submits kernels to the chip's cores. `#[orchestration]` makes a
+//! task of it, like `#[kernel]` does of a kernel, and a host submits that task to a chip like any other. The same
+//! source serves three ways, all on the same [engine](crate::engine):
+//!
+//! 1. *built on the chip, edges inferred* from what its tasks touch: the task as it is;
+//! 2. *built on the chip, explicit edges*: [`explicit`] of the task; only [`after`](ChipOrchestrator::after) orders;
+//! 3. *captured on the host*: [`Node::capture`](crate::Node::capture) runs the function once and ships what it
+//!    submitted; [`Captured::replay`] runs that with other inputs, as often as one likes, without the function.
+//!
+//! # Invariants
+//! - **CHIP-1 (same order).** Whichever way, the memory ends as if the tasks had run one by one in the order of
+//!   submission; with explicit edges, if the edges say so.
+//! - **CHIP-2 (own memory).** Intermediates lie in memory of the chip that no other chip and no host task sees.
+//! - **CHIP-3 (ends).** A graph has ended, and no core works on it, when its task has.
+
+mod capture;
+mod cores;
+mod entry;
+
+pub use capture::Captured;
+pub use entry::{Build, ORCHESTRATIONS, OrchestrationEntry, explicit, run, step};
+
+use crate::engine::{AccessKind, Arena, BufferId, Capture, Kind, Outcome, Place, Spec, Submit, TaskId, View};
+use capture::Step;
+use cores::Cores;
+use ringwork_isa::{Arg, Element, Error, InOut, KernelId, Rank, Region, Result, Segment, Span, Tag, Task};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Set in the numbers of segments that stand for an intermediate of a graph.
+const INTERMEDIATE: u32 = 1 << 31;
+/// Set, too, in those that stand for a parameter of a captured graph.
+const PARAMETER: u32 = INTERMEDIATE | 1 << 30;
+/// The index in either.
+const INDEX: u32 = (1 << 30) - 1;
+
+/// Bytes for intermediates on each chip.
+const SCRATCH_BYTES: u64 = 16 << 20;
+
+/// What a core of a chip is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CoreKind {
+    /// Matrix products.
+    Matrix,
+    /// Everything else.
+    Vector,
+}
+
+impl CoreKind {
+    fn kind(self) -> Kind {
+        match self {
+            CoreKind::Matrix => Kind(0),
+            CoreKind::Vector => Kind(1),
+        }
+    }
+}
+
+/// A task of a chip's graph: a kernel and its arguments, which may name parameters and intermediates.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ChipTask {
+    kernel: KernelId,
+    args: Vec<Arg>,
+}
+
+/// Whom an orchestration's tasks go to.
+enum Sink<'c> {
+    /// The chip's cores.
+    Cores(Box<Cores<'c>>),
+    /// A list, to be shipped.
+    List(Vec<Step>, Box<Capture<()>>),
+}
+
+/// Submits tasks to the cores of a chip. See the [module](self).
+pub struct ChipOrchestrator<'c> {
+    sink: Sink<'c>,
+    infer: bool,
+    /// Intermediates of open scopes, by the segment that stands for each.
+    intermediates: BTreeMap<Segment, BufferId>,
+    scopes: Vec<Vec<Segment>>,
+    next: u32,
+}
+
+impl std::fmt::Debug for ChipOrchestrator<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChipOrchestrator").finish_non_exhaustive()
+    }
+}
+
+impl<'c> ChipOrchestrator<'c> {
+    fn new(sink: Sink<'c>, infer: bool) -> ChipOrchestrator<'c> {
+        ChipOrchestrator {
+            sink,
+            infer,
+            intermediates: BTreeMap::new(),
+            scopes: vec![Vec::new()],
+            next: 0,
+        }
+    }
+
+    /// Submits a kernel to a core of this kind.
+    ///
+    /// # Errors
+    /// If an intermediate is used after its scope has ended, or a task before has failed.
+    pub fn submit(&mut self, on: CoreKind, task: Task) -> Result<TaskId> {
+        self.after([]).submit(on, task)
+    }
+
+    /// Begins a submission that comes after these tasks, whatever they touch.
+    pub fn after(&mut self, tasks: impl IntoIterator<Item = TaskId>) -> ChipSubmission<'_, 'c> {
+        ChipSubmission {
+            after: tasks.into_iter().collect(),
+            priority: 0,
+            orch: self,
+        }
+    }
+
+    /// Begins a submission of this priority: larger goes first among tasks that are ready; 0 unless said.
+    pub fn priority(&mut self, priority: i8) -> ChipSubmission<'_, 'c> {
+        ChipSubmission {
+            priority,
+            ..self.after([])
+        }
+    }
+
+    /// Memory for `count` elements that pass between tasks. It lives until the innermost
+    /// [`scope`](ChipOrchestrator::scope) (or the orchestration) has ended and the tasks that use it are done; it
+    /// holds anything until a task has written it.
+    ///
+    /// # Errors
+    /// If it can never fit.
+    pub fn intermediate<T: Element>(&mut self, count: usize) -> Result<InOut<T>> {
+        let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
+        let buffer = loop {
+            let made = match &mut self.sink {
+                Sink::Cores(cores) => cores.engine.allocate(Arena(0), bytes),
+                Sink::List(steps, capture) => {
+                    steps.push(Step::Allocate { bytes });
+                    capture.allocate(Arena(0), bytes)
+                }
+            };
+            match made.map_err(refused)? {
+                Outcome::Accepted(buffer) => break buffer,
+                Outcome::Full { .. } => self.make_room()?,
+            }
+        };
+        let segment = Segment(INTERMEDIATE | self.next & INDEX);
+        self.next += 1;
+        self.intermediates.insert(segment, buffer);
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.push(segment);
+        }
+        let span = Span {
+            segment,
+            base: 0,
+            stride: 0,
+            me: Rank(0),
+            rank: Rank(0),
+            ranks: 1,
+            dtype: T::DTYPE,
+            start: 0,
+            len: count as u64,
+        };
+        Region::from_span(span).map_err(|dtype| Error::failed(format!("an intermediate of {dtype}")))
+    }
+
+    /// Runs a part of the orchestration whose intermediates are its own. Scopes nest to
+    /// [`MAX_SCOPES`](crate::engine::MAX_SCOPES).
+    ///
+    /// # Errors
+    /// What the part returns; or that scopes are nested too deeply.
+    pub fn scope<R>(&mut self, part: impl FnOnce(&mut ChipOrchestrator<'c>) -> Result<R>) -> Result<R> {
+        self.submit_to().begin_scope().map_err(refused)?;
+        self.scopes.push(Vec::new());
+        let outcome = part(self);
+        for segment in self.scopes.pop().unwrap_or_default() {
+            self.intermediates.remove(&segment);
+        }
+        self.submit_to().end_scope().map_err(refused)?;
+        outcome
+    }
+
+    /// The scopes of whoever takes the tasks.
+    fn submit_to(&mut self) -> &mut dyn Scopes {
+        match &mut self.sink {
+            Sink::Cores(cores) => &mut cores.engine,
+            Sink::List(_, capture) => &mut **capture,
+        }
+    }
+
+    fn make_room(&mut self) -> Result<()> {
+        match &mut self.sink {
+            Sink::Cores(cores) => cores.advance(),
+            Sink::List(..) => Err(Error::failed("a list that is full")),
+        }
+    }
+
+    /// What a task touches, and its arguments as a core sees them, or as they are shipped.
+    fn bind(&self, task: &Task, spec: &mut Spec) -> Result<Vec<Arg>> {
+        let mut args = Vec::with_capacity(task.args.len());
+        for (index, arg) in task.args.iter().enumerate() {
+            let tag = task.params.get(index).map_or(Tag::Input, |param| param.tag);
+            let stale = || {
+                Error::failed(format!(
+                    "argument {index} of `{}` is an intermediate whose scope has ended",
+                    task.kernel
+                ))
+            };
+            let Some((buffer, view)) =
+                place_of(arg, |segment| self.intermediates.get(&segment).copied()).ok_or_else(stale)?
+            else {
+                args.push(*arg);
+                continue;
+            };
+            spec.touch(buffer, view, access_kind(tag, buffer, self.infer));
+            args.push(match (&self.sink, arg) {
+                (Sink::Cores(cores), Arg::Memory(span)) => Arg::Memory(cores.in_scratch(*span, buffer)),
+                _ => *arg,
+            });
+        }
+        Ok(args)
+    }
+}
+
+/// What both sinks can do with scopes.
+trait Scopes {
+    fn begin_scope(&mut self) -> std::result::Result<(), crate::engine::Error>;
+    fn end_scope(&mut self) -> std::result::Result<(), crate::engine::Error>;
+}
+impl Scopes for cores::ChipEngine {
+    fn begin_scope(&mut self) -> std::result::Result<(), crate::engine::Error> {
+        Submit::begin_scope(self)
+    }
+    fn end_scope(&mut self) -> std::result::Result<(), crate::engine::Error> {
+        Submit::end_scope(self)
+    }
+}
+impl Scopes for Capture<()> {
+    fn begin_scope(&mut self) -> std::result::Result<(), crate::engine::Error> {
+        Submit::begin_scope(self)
+    }
+    fn end_scope(&mut self) -> std::result::Result<(), crate::engine::Error> {
+        Submit::end_scope(self)
+    }
+}
+
+/// The buffer and the bytes that an argument is: `Some(None)` if it is no memory, `None` if it is stale.
+#[expect(
+    clippy::option_option,
+    reason = "no memory, stale and found are three answers"
+)]
+fn place_of(
+    arg: &Arg,
+    intermediate: impl FnOnce(Segment) -> Option<BufferId>,
+) -> Option<Option<(BufferId, View)>> {
+    let (Arg::Memory(span) | Arg::Window(span)) = arg else {
+        // Signals order nothing on one chip: whoever waits for them waits inside a kernel.
+        return Some(None);
+    };
+    let number = span.segment.0;
+    let buffer = if number & PARAMETER == PARAMETER && number < ringwork_native::SCRATCH.0 {
+        BufferId::parameter(number & INDEX)
+    } else if number & PARAMETER == INTERMEDIATE {
+        intermediate(span.segment)?
+    } else {
+        BufferId::new(number.into())
+    };
+    let range = span.byte_range().unwrap_or(0..0);
+    Some(Some((buffer, View::range(range))))
+}
+
+fn access_kind(tag: Tag, buffer: BufferId, infer: bool) -> AccessKind {
+    match tag {
+        _ if !infer => AccessKind::NoDependency,
+        Tag::Input => AccessKind::Input,
+        Tag::Output if buffer.is_allocated() => AccessKind::Output,
+        Tag::Output => AccessKind::OutputExisting,
+        Tag::InOut | Tag::Shared | Tag::Value => AccessKind::InOut,
+    }
+}
+
+#[track_caller]
+fn refused(problem: crate::engine::Error) -> Error {
+    Error::failed(format!("the chip's graph: {problem}"))
+}
+
+/// Conditions of a task of a chip's graph, to be ended by [`submit`](ChipSubmission::submit).
+#[derive(Debug)]
+#[must_use = "nothing is submitted until it says what"]
+pub struct ChipSubmission<'o, 'c> {
+    orch: &'o mut ChipOrchestrator<'c>,
+    after: Vec<TaskId>,
+    priority: i8,
+}
+
+impl ChipSubmission<'_, '_> {
+    /// It comes after these, too.
+    pub fn after(mut self, tasks: impl IntoIterator<Item = TaskId>) -> Self {
+        self.after.extend(tasks);
+        self
+    }
+
+    /// See [`ChipOrchestrator::priority`].
+    pub fn priority(mut self, priority: i8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// See [`ChipOrchestrator::submit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn submit(self, on: CoreKind, task: Task) -> Result<TaskId> {
+        let ChipSubmission {
+            orch,
+            after,
+            priority,
+        } = self;
+        let mut spec = Spec::new(Place::Any(on.kind())).priority(priority);
+        spec.after = after;
+        let args = orch.bind(&task, &mut spec)?;
+        let mut payload = ChipTask {
+            kernel: task.kernel.clone(),
+            args,
+        };
+        loop {
+            let submitted = match &mut orch.sink {
+                Sink::Cores(cores) => {
+                    cores.check()?;
+                    cores.engine.submit(&spec, payload)
+                }
+                Sink::List(steps, capture) => {
+                    let submitted = capture.submit(&spec, ()).map_err(refused)?;
+                    let after = spec.after.iter().map(|task| task.sequence());
+                    steps.push(Step::Submit {
+                        on,
+                        priority,
+                        after: after.collect(),
+                        tags: task.params.iter().map(|param| param.tag).collect(),
+                        task: payload,
+                    });
+                    let task = submitted.accepted();
+                    return task.ok_or_else(|| Error::failed("a list that is full"));
+                }
+            };
+            match submitted.map_err(refused)? {
+                Outcome::Accepted(task) => return Ok(task),
+                Outcome::Full { payload: back, .. } => payload = back,
+            }
+            orch.make_room()?;
+        }
+    }
+}

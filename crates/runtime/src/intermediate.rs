@@ -1,0 +1,257 @@
+//! Intermediate tensors: memory between tasks, from a ring on each chip, freed when its scope is over.
+//!
+//! A handle names a segment that no chip has; submitting a task turns it into a place in the chip's ring. So a
+//! handle that outlives its scope names nothing, and can never be somebody else's memory.
+
+use crate::engine::{AccessKind, Arena, BufferId, Outcome, Spec, View};
+use crate::error::{Error, Result};
+use crate::machine::SegmentPlan;
+use crate::node::{Shared, State};
+use crate::settle::Progress;
+use ringwork_isa::{Arg, Argument, Device, Element, In, InOut, Out, Rank, Segment, Span, Tag};
+use ringwork_native::segment::Layout;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Set in the numbers of segments that stand for an intermediate.
+const INTERMEDIATE: u32 = 1 << 31;
+
+/// Elements in a chip's memory that live until the scope they were made in has ended and the tasks that use
+/// them are done. They hold anything until a task has written them.
+///
+/// Pass it where a kernel has an `In`, `Out` or `InOut`. Made by
+/// [`Orchestrator::intermediate`](crate::Orchestrator::intermediate).
+#[derive(Debug)]
+pub struct Intermediate<T> {
+    span: Span,
+    device: Device,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Intermediate<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Intermediate<T> {}
+
+impl<T: Element> Intermediate<T> {
+    /// The chip it is on.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::try_from(self.span.len).unwrap_or(usize::MAX)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.span.len == 0
+    }
+
+    /// Some of its elements; shares the memory.
+    ///
+    /// # Errors
+    /// If they are not all inside.
+    pub fn slice(&self, range: Range<usize>) -> Result<Intermediate<T>> {
+        if range.start > range.end || range.end > self.len() {
+            return Err(Error::Length {
+                what: format!("an intermediate on device {}", self.device),
+                have: self.len(),
+                asked: range.end,
+            });
+        }
+        let span = Span {
+            start: self.span.start + range.start as u64,
+            len: range.len() as u64,
+            ..self.span
+        };
+        Ok(Intermediate { span, ..*self })
+    }
+}
+
+macro_rules! argument {
+    ($($access:ident)*) => {$(
+        impl<T: Element> Argument<$access<T>> for Intermediate<T> {
+            fn to_arg(&self) -> Arg {
+                Arg::Memory(self.span)
+            }
+        }
+    )*};
+}
+argument! { In Out InOut }
+
+/// Where an intermediate is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) chip: usize,
+    buffer: BufferId,
+    /// The ring's segment, and the byte of it where this begins.
+    ring: Segment,
+    base: u64,
+}
+
+/// Allocates in the innermost scope, waiting for room.
+pub(crate) fn allocate<T: Element>(node: &Shared, device: Device, count: usize) -> Result<Intermediate<T>> {
+    let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
+    let mut progress = Progress::new();
+    loop {
+        let mut state = node.lock();
+        let chip = state.chip(device)?;
+        state.check_alive(chip)?;
+        if state.run_is_over() {
+            drop(state);
+            node.settle()?;
+            continue;
+        }
+        let arena = Arena(u32::try_from(chip).unwrap_or(u32::MAX));
+        match state.engine.allocate(arena, bytes) {
+            Err(problem) => return Err(state.refused(problem)),
+            Ok(Outcome::Accepted(buffer)) => return state.place(chip, buffer, device, count),
+            Ok(Outcome::Full { .. }) => {}
+        }
+        drop(state);
+        node.advance(&mut progress);
+    }
+}
+
+impl State {
+    fn place<T: Element>(
+        &mut self,
+        chip: usize,
+        buffer: BufferId,
+        device: Device,
+        count: usize,
+    ) -> Result<Intermediate<T>> {
+        let layout = self.ring_of(chip)?;
+        let offset = self
+            .engine
+            .placement(buffer)
+            .map_or(0, |placement| placement.offset);
+        let segment = loop {
+            self.next_intermediate = (self.next_intermediate + 1) % INTERMEDIATE;
+            let segment = Segment(INTERMEDIATE | self.next_intermediate);
+            if !self.intermediates.contains_key(&segment) {
+                break segment;
+            }
+        };
+        let placed = Placed {
+            chip,
+            buffer,
+            ring: layout.segment,
+            base: layout.data_offset() + offset,
+        };
+        self.intermediates.insert(segment, placed);
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.push(segment);
+        }
+        let span = Span {
+            segment,
+            base: 0,
+            stride: 0,
+            me: Rank(0),
+            rank: Rank(0),
+            ranks: 1,
+            dtype: T::DTYPE,
+            start: 0,
+            len: count as u64,
+        };
+        Ok(Intermediate {
+            span,
+            device,
+            element: PhantomData,
+        })
+    }
+
+    /// The ring of a chip, made when it is first needed.
+    fn ring_of(&mut self, chip: usize) -> Result<Layout> {
+        if let Some(layout) = self.rings[chip] {
+            return Ok(layout);
+        }
+        let layout = Layout::private(self.fresh_segment(), self.intermediate_bytes)?;
+        let plan = SegmentPlan {
+            layout,
+            what: format!("the intermediates of device {}", self.devices[chip]),
+            chips: vec![chip],
+        };
+        self.machine.create(&plan)?;
+        self.rings[chip] = Some(layout);
+        Ok(layout)
+    }
+
+    /// Where a segment's intermediate is, if it stands for one.
+    pub(crate) fn intermediate(&self, segment: Segment) -> Result<Option<Placed>> {
+        if segment.0 & INTERMEDIATE == 0 {
+            return Ok(None);
+        }
+        self.check_open()?;
+        let what = || "an intermediate whose scope has ended".into();
+        let found = self.intermediates.get(&segment).copied();
+        found.map(Some).ok_or_else(|| Error::Released { what: what() })
+    }
+
+    /// An argument that is an intermediate, as its chip sees it; what it touches is added to `spec`.
+    pub(crate) fn bind_intermediate(
+        &self,
+        chip: usize,
+        arg: &Arg,
+        tag: Tag,
+        spec: &mut Spec,
+    ) -> Result<Option<Arg>> {
+        let Arg::Memory(span) = arg else { return Ok(None) };
+        let Some(placed) = self.intermediate(span.segment)? else {
+            return Ok(None);
+        };
+        if placed.chip != chip {
+            return Err(Error::NotAMember {
+                device: self.devices[chip],
+                what: format!("an intermediate on device {}", self.devices[placed.chip]),
+            });
+        }
+        let kind = match tag {
+            Tag::Input => AccessKind::Input,
+            Tag::Output => AccessKind::Output,
+            _ => AccessKind::InOut,
+        };
+        if let Some(range) = span.byte_range() {
+            spec.touch(placed.buffer, View::range(range), kind);
+        }
+        Ok(Some(Arg::Memory(Span {
+            segment: placed.ring,
+            base: placed.base,
+            ..*span
+        })))
+    }
+
+    pub(crate) fn begin_scope(&mut self) -> Result<usize> {
+        self.engine
+            .begin_scope()
+            .map_err(|problem| self.refused(problem))?;
+        self.scopes.push(Vec::new());
+        Ok(self.scopes.len())
+    }
+
+    /// Ends the scope that [`begin_scope`](Self::begin_scope) made the `depth`th, if no failure has already.
+    pub(crate) fn end_scope(&mut self, depth: usize) {
+        if self.scopes.len() != depth {
+            return;
+        }
+        for segment in self.scopes.pop().unwrap_or_default() {
+            self.intermediates.remove(&segment);
+        }
+        // The engine's scopes are as deep as ours.
+        let _ = self.engine.end_scope();
+    }
+
+    /// Every intermediate is gone, and the next run begins without any.
+    pub(crate) fn forget_intermediates(&mut self) {
+        self.intermediates.clear();
+        self.scopes.clear();
+        self.scopes.push(Vec::new());
+    }
+}

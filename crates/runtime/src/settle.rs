@@ -1,0 +1,308 @@
+//! Waiting: until everything submitted is done, or has failed, or can never be done.
+//!
+//! # Invariants
+//! - **SET-1 (ends).** [`Shared::settle`] returns: every task ends by itself, with its chip, by an abort, because
+//!   its chip made no progress for the limit and was ended, because the signal it waits for did not come within
+//!   the limit, or because nobody is left who could move it.
+//! - **SET-2 (unlocked).** Host closures run, and are dropped, while the node is not locked: they may use it.
+
+use crate::engine::{Link, TaskId};
+use crate::error::{Cause, Error, Result};
+use crate::node::{Shared, State};
+use std::collections::BTreeMap;
+use std::sync::MutexGuard;
+use std::time::{Duration, Instant};
+
+/// How long the partners of a failed task may take to notice.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How often progress is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How often signals are looked at that a task waits for: nobody rings a bell for them.
+const SIGNAL_LOOK: Duration = Duration::from_micros(50);
+
+/// What became of a step.
+pub(crate) enum Step {
+    /// Nothing is left.
+    Over,
+    /// A host closure is to be run.
+    Host(TaskId),
+    /// Things take their course.
+    Moving,
+}
+
+impl Shared {
+    /// Waits until nothing is left.
+    ///
+    /// # Errors
+    /// The root of the failures, if any.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let mut progress = Progress::new();
+        while !self.advance(&mut progress) {}
+        let settled = self.lock().end_settled();
+        // Of tasks that were cancelled.
+        drop(self.take_closures());
+        settled
+    }
+
+    /// The node, once everything is done that was submitted; or at once for a host task, whose memory is
+    /// ready and which is itself not done.
+    ///
+    /// # Errors
+    /// As [`settle`](Self::settle), or that it is closed.
+    pub(crate) fn settled(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.lock();
+        state.check_open()?;
+        if state.is_host_task() {
+            return Ok(state);
+        }
+        drop(state);
+        self.settle()?;
+        Ok(self.lock())
+    }
+
+    /// Waits for one thing to happen and does what follows from it; whether nothing is left.
+    pub(crate) fn advance(&self, progress: &mut Progress) -> bool {
+        let step = self.lock().step(progress);
+        if let Step::Host(task) = step {
+            self.run_host_task(task);
+        }
+        matches!(step, Step::Over)
+    }
+}
+
+impl State {
+    /// Whether the run takes no more work.
+    pub(crate) fn run_is_over(&self) -> bool {
+        self.engine.failure().is_some() || self.machine.interrupted()
+    }
+
+    fn step(&mut self, progress: &mut Progress) -> Step {
+        self.move_on();
+        if self.engine.live() == 0 {
+            return Step::Over;
+        }
+        if self.machine.interrupted() {
+            self.end_interrupted();
+            return Step::Over;
+        }
+        if let Some(task) = self.flights.hosts.pop_front() {
+            return Step::Host(task);
+        }
+        if self.engine.is_stalled() {
+            self.end_stalled();
+            return Step::Moving;
+        }
+        let watches = self.engine.watched().next().is_some();
+        let look = if watches { SIGNAL_LOOK } else { LOOK };
+        self.machine.wait(Some(Instant::now() + look));
+        if progress.is_due() {
+            self.end_the_stuck(progress);
+            self.end_the_overdue(progress);
+        }
+        Step::Moving
+    }
+
+    /// Nothing is left: says what went wrong, if anything did.
+    fn end_settled(&mut self) -> Result<()> {
+        let interrupted = self.machine.interrupted();
+        let root = self.take_root();
+        if root.is_some() || interrupted {
+            self.freshen_domains();
+        }
+        match root {
+            _ if interrupted => Err(Error::Interrupted),
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the engine what the signals are that tasks wait for.
+    pub(crate) fn look_at_signals(&mut self) {
+        if self.signals.is_empty() {
+            return;
+        }
+        let watched: Vec<_> = self.engine.watched().collect();
+        for watched in watched {
+            let signal = self.signals.get(&watched.signal);
+            let value = signal.and_then(|(signal, _)| self.machine.peek(signal));
+            if value != watched.value
+                && let Some(value) = value
+            {
+                self.engine.signal_changed(watched.signal, value);
+            }
+        }
+        self.land_deferred();
+    }
+
+    /// Such as `signal 0 of rank 1 in window "tp" >= 3, it is 0`.
+    fn describe_condition(&self, condition: &crate::engine::Condition, value: Option<i32>) -> String {
+        let (compare, operand) = (condition.compare, condition.operand);
+        let Some((signal, _)) = self.signals.get(&condition.signal) else {
+            return condition.to_string();
+        };
+        let known = self.segments.get(&signal.segment());
+        let what = known.map_or("released memory", |known| &known.what);
+        let (index, rank) = (signal.index(), signal.rank());
+        let is = value.map_or_else(|| "it cannot be read".into(), |value| format!("it is {value}"));
+        format!("signal {index} of rank {rank} in {what} {compare} {operand}, {is}")
+    }
+
+    fn describe_task(&self, task: TaskId) -> String {
+        let work = self.engine.payload(task);
+        work.map_or_else(|| task.to_string(), |work| self.describe(work))
+    }
+
+    /// Nothing runs and nothing can start: whoever waits for a signal waits for nobody.
+    fn end_stalled(&mut self) {
+        let Some(stall) = self.engine.stall() else { return };
+        let mut chains = Vec::with_capacity(stall.chains.len());
+        for chain in &stall.chains {
+            let mut text = self.describe_task(chain.task);
+            for link in &chain.links {
+                text += " waits for ";
+                text += &match link {
+                    Link::Task(task) | Link::Circle(task) => self.describe_task(*task),
+                    Link::Signal(condition, value) => self.describe_condition(condition, *value),
+                    Link::Release => "a release".into(),
+                };
+            }
+            chains.push(text);
+        }
+        let (worker, left) = (self.name.clone(), stall.live);
+        self.went_wrong(Error::Stalled { worker, left, chains });
+        self.engine.cancel_all(());
+        self.land_deferred();
+    }
+
+    /// Gives up tasks that have waited for nothing but signals for too long.
+    fn end_the_overdue(&mut self, progress: &mut Progress) {
+        if self.signals.is_empty() {
+            return;
+        }
+        let waiting = self.engine.what_waits();
+        let since = |task| waiting.iter().any(|waiting| waiting.only && waiting.task == task);
+        progress.waiting.retain(|task, _| since(*task));
+        for waiting in waiting.iter().filter(|waiting| waiting.only) {
+            let since = progress.waiting.entry(waiting.task).or_insert_with(Instant::now);
+            if since.elapsed() < self.wait_limit {
+                continue;
+            }
+            let after_ms = since.elapsed().as_millis();
+            let waited_for = self.describe_condition(&waiting.condition, waiting.value);
+            let work = self.engine.payload(waiting.task);
+            let task = work.map_or_else(String::new, ToString::to_string);
+            let (worker, deferred) = (self.name.clone(), waiting.deferred);
+            self.went_wrong(Error::Overdue {
+                worker,
+                task,
+                deferred,
+                after_ms,
+                waited_for,
+            });
+            // It may have been given up with another one.
+            let _ = self.engine.cancel(waiting.task, ());
+        }
+        self.land_deferred();
+    }
+
+    /// Ends chips that have begun no instruction for too long.
+    fn end_the_stuck(&mut self, progress: &mut Progress) {
+        // Those who were told of a failure have as long to notice from then on.
+        let told_for = self.flights.failed_at.map_or(Duration::ZERO, |at| at.elapsed());
+        let mut chips: Vec<(usize, bool)> = Vec::new();
+        for flight in self.flights.under_way.values() {
+            let concerned = self.flights.failed_tasks.contains(&flight.task);
+            match chips.iter_mut().find(|(chip, _)| *chip == flight.chip) {
+                Some((_, failed)) => *failed |= concerned,
+                None => chips.push((flight.chip, concerned)),
+            }
+        }
+        for (chip, failed) in chips {
+            // A wait may take its whole limit without being stuck; it ends itself then.
+            let limit = self.wait_limit + GRACE;
+            let seen = self.machine.last_seen(chip);
+            let still = progress.still_for(chip, seen.count);
+            if still >= limit || failed && still.min(told_for) >= GRACE {
+                self.machine.kill(chip);
+                let cause = Cause::Stuck {
+                    after_ms: still.as_millis(),
+                    last_seen: seen.what,
+                };
+                self.lose(chip, &cause);
+            }
+        }
+    }
+
+    fn end_interrupted(&mut self) {
+        self.engine.cancel_all(());
+        while let Some(task) = self.flights.hosts.pop_front() {
+            self.host_task_done(task, Err(Error::Interrupted));
+        }
+        self.abort_all("the run was interrupted");
+        let deadline = Instant::now() + GRACE;
+        while !self.flights.under_way.is_empty() && Instant::now() < deadline {
+            self.take_events();
+            // Interrupted waits return at once, so the chips get the core instead.
+            std::thread::yield_now();
+        }
+        let stuck: Vec<usize> = self
+            .flights
+            .under_way
+            .values()
+            .map(|flight| flight.chip)
+            .collect();
+        for chip in stuck {
+            self.machine.kill(chip);
+            let why = "interrupted".into();
+            self.lose(chip, &Cause::NotBegun { why });
+        }
+        self.land_deferred();
+    }
+
+    /// Makes the domains of living chips as they were when opened (FLY-2).
+    fn freshen_domains(&mut self) {
+        for (segment, known) in &self.segments {
+            if known.is_domain {
+                self.machine.reset(*segment, &known.chips);
+            }
+        }
+    }
+}
+
+/// When each chip was last seen to begin an instruction, and since when tasks wait for signals.
+pub(crate) struct Progress {
+    looked: Instant,
+    seen: BTreeMap<usize, (u64, Instant)>,
+    waiting: BTreeMap<TaskId, Instant>,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Progress {
+        Progress {
+            looked: Instant::now(),
+            seen: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Whether it is time to look again.
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = now - self.looked >= LOOK;
+        if due {
+            self.looked = now;
+        }
+        due
+    }
+
+    fn still_for(&mut self, chip: usize, count: u64) -> Duration {
+        let now = Instant::now();
+        let entry = self.seen.entry(chip).or_insert((count, now));
+        if entry.0 != count {
+            *entry = (count, now);
+        }
+        now - entry.1
+    }
+}

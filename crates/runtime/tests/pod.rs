@@ -1,0 +1,186 @@
+//! Workers above the node: order, failures with their whole path, levels, the end.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+extern crate ringwork_native as ringwork;
+
+use ringwork_isa::{Core, Error as KernelError, InOut, Result, Tile};
+use ringwork_macros::kernel;
+use ringwork_runtime::{Device, Error, Level, Node, NodeBuilder, Pod, Program, Worker};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// x = x + by, unless it is 13.
+#[kernel]
+async fn increase<C: Core>(core: &C, x: InOut<i32>, by: i32) -> Result<()> {
+    let tile = core.load(x).await?;
+    if tile.values()[0] == 13 {
+        return Err(KernelError::failed("unlucky"));
+    }
+    core.store(x, &Tile::new(tile.values().iter().map(|v| v + by).collect()))
+        .await
+}
+
+fn builder(name: &str) -> NodeBuilder {
+    Node::builder().name(name).devices(0..2)
+}
+
+fn pod(name: &str) -> Pod {
+    Pod::launch(name, [builder("a"), builder("b")]).unwrap()
+}
+
+/// Adds `by` on a chip of a node to a value, there and back.
+fn on_chip(node: &Node, value: i32, by: i32) -> ringwork_runtime::Result<i32> {
+    let x = node.tensor(Device(1), &[value])?;
+    node.run(|orch| orch.submit(Device(1), increase::task(&x, by)))?;
+    Ok(x.read()?[0])
+}
+
+#[test]
+fn the_order_of_tasks_on_different_nodes_follows_from_the_pods_memory() {
+    let pod = pod("pod");
+    assert_eq!(pod.level(), Level::Pod);
+    for round in 0..20 {
+        let (x, y) = (pod.tensor(vec![round * 100]), pod.tensor(vec![0]));
+        pod.run(|orch| {
+            for step in 0..6 {
+                let (x, y) = (&x, &y);
+                let (from, to) = if step % 2 == 0 { (x, y) } else { (y, x) };
+                orch.reads(from).writes(to).submit(step % 2, "hop", move |node| {
+                    to.write(vec![on_chip(node, from.read()[0], 1)?]);
+                    Ok(())
+                })?;
+            }
+            orch.reads(&x).writes(&y).host_task("double", || {
+                y.write(vec![2 * x.read()[0]]);
+                Ok::<(), String>(())
+            })
+        })
+        .unwrap();
+        assert_eq!(y.read(), [2 * (round * 100 + 6)]);
+    }
+}
+
+#[test]
+fn nodes_work_at_the_same_time() {
+    let pod = pod("pod");
+    let come = AtomicU32::new(0);
+    pod.run(|orch| {
+        for child in 0..2 {
+            let come = &come;
+            orch.submit(child, "meet", move |_| {
+                come.fetch_add(1, Ordering::SeqCst);
+                while come.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now();
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_error_names_every_worker_down_to_the_kernels_line_and_the_rest_finishes() {
+    let cluster = Pod::over("super", [pod("left"), pod("right")]).unwrap();
+    assert_eq!(cluster.level(), Level::Supernode);
+    let (x, y) = (cluster.tensor(vec![13]), cluster.tensor(vec![0]));
+    let error = cluster
+        .run(|orch| {
+            let (x, y) = (&x, &y);
+            orch.reads(x).writes(y).submit(1, "first", move |pod: &Pod| {
+                let inner = pod.tensor(vec![0]);
+                pod.run(|orch| {
+                    orch.writes(&inner).submit(1, "inside", |node| {
+                        inner.write(vec![on_chip(node, x.read()[0], 1)?]);
+                        Ok(())
+                    })
+                })?;
+                y.write(inner.read());
+                Ok(())
+            })?;
+            orch.reads(y)
+                .submit(0, "second", |_| panic!("it needs what failed"))?;
+            orch.submit(0, "beside", |pod: &Pod| {
+                on_chip(&pod.children()[0], 1, 1).map(drop)
+            })
+        })
+        .unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("super, right, b, chip 1, kernel `increase`: "),
+        "{text}"
+    );
+    assert!(
+        text.contains("tests/pod.rs:") && text.contains("unlucky"),
+        "{text}"
+    );
+    assert!(!text.contains("it needs what failed"), "{text}");
+    // And the next run is clean.
+    cluster
+        .run(|orch| {
+            orch.submit(1, "again", |pod: &Pod| {
+                on_chip(&pod.children()[1], 1, 1).map(drop)
+            })
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_dead_chip_is_named_with_its_path_and_the_other_node_goes_on() {
+    let pod = pod("pod");
+    let pid = pod.children()[1].pid(Device(1)).unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+    rustix::process::pidfd_send_signal(&fd, rustix::process::Signal::KILL).unwrap();
+    let error = loop {
+        // The first may be sent before the host has heard of the death.
+        if let Err(error) = pod.run(|orch| orch.submit(1, "use", |node| on_chip(node, 1, 1).map(drop))) {
+            break error.to_string();
+        }
+    };
+    assert!(error.starts_with("pod, b"), "{error}");
+    assert!(error.contains("it was killed by SIGKILL"), "{error}");
+    pod.run(|orch| orch.submit(0, "use", |node| on_chip(node, 1, 1).map(drop)))
+        .unwrap();
+}
+
+#[test]
+fn a_worker_that_cannot_be_is_refused_and_a_launch_that_fails_says_where() {
+    let none: [Node; 0] = [];
+    assert!(matches!(Pod::over("pod", none), Err(Error::Config { .. })));
+    let twice = Pod::launch("pod", [builder("a"), builder("a")])
+        .unwrap_err()
+        .to_string();
+    assert!(twice.contains("two children are called `a`"), "{twice}");
+    let never = Program {
+        path: "/does/not/exist".into(),
+        arguments: vec![],
+    };
+    let failed = Pod::launch("pod", [builder("a"), builder("b").program(never)]).unwrap_err();
+    assert!(failed.to_string().starts_with("pod, b: "), "{failed}");
+    let pod = pod("pod");
+    let error = pod
+        .run(|orch| orch.submit(2, "x", |_| Ok(())))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("there is no child 2"), "{error}");
+    let panicked = pod
+        .run(|orch| orch.submit(0, "fall", |_| panic!("over")))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(panicked, "pod, host closure `fall`: it panicked: over");
+}
+
+#[test]
+fn closing_a_worker_closes_everything_below() {
+    let over = Pod::over("super", [pod("left")]).unwrap();
+    let node = &over.children()[0].children()[1];
+    let pid = node.pid(Device(0)).unwrap();
+    over.close();
+    over.close();
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    let error = over
+        .run(|orch| orch.submit(0, "late", |pod: &Pod| on_chip(&pod.children()[1], 1, 1).map(drop)))
+        .unwrap_err();
+    assert_eq!(error.to_string(), "super, left: this worker is closed");
+}
