@@ -233,6 +233,9 @@ impl Fingerprint {
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.operation.name())?;
+        if self.operation == Operation::Leave {
+            write!(f, ": it dropped its communicator")?;
+        }
         if self.operation.has_data() {
             write!(f, " of {} x {}", self.count, self.dtype)?;
         }

@@ -87,7 +87,7 @@ impl Layout {
     /// If it is larger than can be.
     pub fn described(segment: Segment, ranks: u32, signals: u32, data_bytes: u64) -> Result<Layout> {
         let stride = page_align(data_bytes.saturating_add(u64::from(signals) * SIGNAL_STRIDE_BYTES));
-        check_size("a domain's windows", ranks, stride)?;
+        check_size("a window for every rank", ranks, stride)?;
         Ok(Layout {
             segment,
             ranks,

@@ -113,12 +113,12 @@ impl Communicator {
     /// If the list is empty, names a rank twice or one that is not there; COMM-2.
     pub fn group(&self, ranks: &[u32]) -> Result<Option<Communicator>> {
         for (i, rank) in ranks.iter().enumerate() {
-            if *rank >= self.size() || ranks[..i].contains(rank) {
-                let problem = format!(
-                    "rank {rank} is there twice, or not among the {} here",
-                    self.size()
-                );
+            if *rank >= self.size() {
+                let problem = format!("there is no rank {rank} among {}", self.size());
                 return Err(Error::arguments("group", problem));
+            }
+            if ranks[..i].contains(rank) {
+                return Err(Error::arguments("group", format!("rank {rank} is named twice")));
             }
         }
         if ranks.is_empty() {

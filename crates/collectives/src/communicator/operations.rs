@@ -55,7 +55,7 @@ impl Station {
     ) -> Result<()> {
         self.check_input("all_reduce", &input)?;
         self.check_output("all_reduce", &output)?;
-        self.same("all_reduce", output.len(), input.len())?;
+        self.same("all_reduce", "output", output.len(), input.len())?;
         let way = self.choose::<T>(Operation::AllReduce, input.len(), output.in_window());
         check_average(op, way)?;
         let call = fingerprint::<T>(Operation::AllReduce, input.len(), way);
@@ -81,7 +81,8 @@ impl Station {
     pub(super) fn all_gather<T: Element>(&self, input: Input<'_, T>, output: Output<'_, T>) -> Result<()> {
         self.check_input("all_gather", &input)?;
         self.check_output("all_gather", &output)?;
-        self.same("all_gather", output.len(), self.times(input.len())?)?;
+        let wanted = self.times("all_gather", input.len())?;
+        self.same("all_gather", "output", output.len(), wanted)?;
         let way = self.choose::<T>(Operation::AllGather, output.len(), output.in_window());
         let call = fingerprint::<T>(Operation::AllGather, output.len(), way);
         match output {
@@ -124,7 +125,8 @@ impl Station {
     ) -> Result<()> {
         self.check_input("reduce_scatter", &input)?;
         self.check_output("reduce_scatter", &output)?;
-        self.same("reduce_scatter", input.len(), self.times(output.len())?)?;
+        let wanted = self.times("reduce_scatter", output.len())?;
+        self.same("reduce_scatter", "input", input.len(), wanted)?;
         let in_window = matches!(input, Input::Window(_));
         let way = self.choose::<T>(Operation::ReduceScatter, input.len(), in_window);
         let call = fingerprint::<T>(Operation::ReduceScatter, input.len(), way);
@@ -217,7 +219,8 @@ impl Station {
         self.check_input("gather", &input)?;
         self.check_output("gather", &output)?;
         if self.place.me.0 == root {
-            self.same("gather", output.len(), self.times(input.len())?)?;
+            let wanted = self.times("gather", input.len())?;
+            self.same("gather", "output", output.len(), wanted)?;
         }
         let call = fingerprint::<T>(Operation::Gather, input.len(), None);
         self.staged(
@@ -238,7 +241,8 @@ impl Station {
         self.check_input("scatter", &input)?;
         self.check_output("scatter", &output)?;
         if self.place.me.0 == root {
-            self.same("scatter", input.len(), self.times(output.len())?)?;
+            let wanted = self.times("scatter", output.len())?;
+            self.same("scatter", "input", input.len(), wanted)?;
         }
         let call = fingerprint::<T>(Operation::Scatter, output.len(), None);
         self.staged(
@@ -264,7 +268,7 @@ impl Station {
     pub(super) fn all_to_all<T: Element>(&self, input: Input<'_, T>, output: Output<'_, T>) -> Result<()> {
         self.check_input("all_to_all", &input)?;
         self.check_output("all_to_all", &output)?;
-        self.same("all_to_all", output.len(), input.len())?;
+        self.same("all_to_all", "output", output.len(), input.len())?;
         self.check_dealing(input.len())?;
         let call = fingerprint::<T>(Operation::AllToAll, input.len(), None);
         self.staged(call, input, output, |core, team, x, y| {
@@ -370,17 +374,19 @@ impl Station {
         Ok(())
     }
 
-    fn times(&self, len: usize) -> Result<usize> {
+    fn times(&self, call: &'static str, len: usize) -> Result<usize> {
         len.checked_mul(self.size() as usize)
-            .ok_or_else(|| Error::arguments("a collective", "more elements than can be counted"))
+            .ok_or_else(|| Error::arguments(call, "more elements than can be counted"))
     }
 
-    fn same(&self, call: &'static str, got: usize, wanted: usize) -> Result<()> {
+    /// `buffer` is the one whose length is wrong if they do not fit.
+    fn same(&self, call: &'static str, buffer: &str, got: usize, wanted: usize) -> Result<()> {
         if got == wanted {
             return Ok(());
         }
         let ranks = self.size();
-        let problem = format!("{got} elements where {wanted} are needed, with {ranks} ranks");
+        let problem =
+            format!("the {buffer} has {got} elements where {wanted} are needed, with {ranks} ranks");
         Err(Error::arguments(call, problem))
     }
 }

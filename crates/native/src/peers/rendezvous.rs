@@ -163,7 +163,7 @@ impl Attendant {
             let left = deadline.saturating_duration_since(Instant::now());
             if !guests.wait(listener, left)? {
                 if left.is_zero() {
-                    let what = format!("waiting at the rendezvous for rank {}", missing.join(", "));
+                    let what = format!("waiting for rank {} to join the job", missing.join(", "));
                     return Err(Error::Deadline {
                         what,
                         limit_ms: limit.as_millis(),
