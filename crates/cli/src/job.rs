@@ -29,7 +29,8 @@ pub(crate) struct Times {
     pub(crate) rounds: Vec<Duration>,
     /// What was asked of the node's clock, if time is virtual.
     pub(crate) predicted: Option<Predicted>,
-    pub(crate) clock: Option<Clock>,
+    /// Of the nodes that were launched.
+    pub(crate) clocks: Vec<Clock>,
 }
 
 /// What a simulated run would take.
@@ -65,7 +66,7 @@ impl Job {
         let mut times = self.times.borrow_mut();
         times.launch = start.elapsed();
         times.predicted = clock.simulated().map(|_| Predicted::default());
-        times.clock = Some(clock);
+        times.clocks = vec![clock];
         interrupt::watch(node.interrupter());
         Ok(node)
     }
@@ -76,10 +77,13 @@ impl Job {
         let (left, right) = self.devices.split_at(self.devices.len().div_ceil(2));
         let node = |name: &str, devices: &[u32]| Node::builder().name(name).devices(devices.iter().copied());
         let pod = Pod::launch("pod", [node("left", left), node("right", right)])?;
-        self.times.borrow_mut().launch = start.elapsed();
+        let mut times = self.times.borrow_mut();
+        times.launch = start.elapsed();
         for node in pod.children() {
+            times.clocks.push(node.clock());
             interrupt::watch(node.interrupter());
         }
+        drop(times);
         Ok(pod)
     }
 
@@ -107,10 +111,18 @@ impl Job {
 }
 
 impl Times {
+    /// What ran where and when, as far as it was recorded.
+    pub(crate) fn timeline(&self) -> Option<Timeline> {
+        match &self.predicted {
+            Some(predicted) => predicted.timeline.clone(),
+            None => Clock::timeline_of(&self.clocks),
+        }
+    }
+
     /// A round has ended, well or not.
     fn note(&mut self, took: Duration) {
         self.rounds.push(took);
-        if let (Some(predicted), Some(clock)) = (&mut self.predicted, &self.clock)
+        if let (Some(predicted), Some(clock)) = (&mut self.predicted, self.clocks.first())
             && let Some(now) = clock.simulated()
         {
             let before = predicted.end.as_ref().map_or(0, |end| end.now_ps);

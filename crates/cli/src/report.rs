@@ -205,7 +205,12 @@ fn simulated(Predicted { rounds, end, .. }: &Predicted) -> Option<Value> {
 
 /// A run that did not come to a result, for programs.
 pub(crate) fn json_error(example: &Example, job: &Job, error: &ringwork::Error) -> Value {
-    json!({ "example": example.name, "platform": platform(job), "verified": false, "error": error.to_string() })
+    let mut whole = json!({ "example": example.name, "platform": platform(job), "verified": false, "error": error.to_string() });
+    if let Some(recent) = error.recent() {
+        let chip = |(device, did): &(ringwork::prelude::Device, Vec<String>)| json!({ "device": device.0, "did": did });
+        whole["recent"] = recent.chips.iter().map(chip).collect();
+    }
+    whole
 }
 
 #[cfg(test)]

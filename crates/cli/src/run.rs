@@ -136,6 +136,9 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
 
 /// Where the example runs, or why it cannot.
 fn platform(arguments: &RunArguments, devices: &[u32]) -> Result<Platform, String> {
+    if let Some(path) = &arguments.trace {
+        trace_format(path)?;
+    }
     if arguments.platform == Where::Native {
         let most = Platform::Native.max_ranks();
         if devices.len() > most as usize {
@@ -143,14 +146,10 @@ fn platform(arguments: &RunArguments, devices: &[u32]) -> Result<Platform, Strin
                 "more than {most} devices; -p sim takes as many as its machine has"
             ));
         }
-        return match (&arguments.topology, &arguments.trace) {
-            (None, None) => Ok(Platform::Native),
-            (Some(_), _) => Err("--topology is a machine to simulate; add -p sim".into()),
-            (None, Some(_)) => Err("--trace is for simulated runs; add -p sim".into()),
+        return match &arguments.topology {
+            None => Ok(Platform::Native),
+            Some(_) => Err("--topology is a machine to simulate; add -p sim".into()),
         };
-    }
-    if let Some(path) = &arguments.trace {
-        trace_format(path)?;
     }
     let exact = exact_ranks(arguments.dtype);
     if devices.len() > exact {
@@ -191,15 +190,13 @@ fn trace_format(path: &Path) -> Result<fn(&Timeline) -> String, String> {
 }
 
 fn write_trace(arguments: &RunArguments, job: &Job) -> Result<(), String> {
-    let times = job.times.borrow();
-    let timeline = times.predicted.as_ref().and_then(|p| p.timeline.as_ref());
-    let (Some(path), Some(timeline)) = (&arguments.trace, timeline) else {
+    let Some(path) = &arguments.trace else {
         return Ok(());
     };
-    let timeline = Timeline {
-        title: format!("{} on {}", arguments.name, timeline.title),
-        ..timeline.clone()
+    let Some(mut timeline) = job.times.borrow().timeline() else {
+        return Ok(());
     };
+    timeline.title = format!("{} on {}", arguments.name, timeline.title);
     let text = trace_format(path)?(&timeline);
     std::fs::write(path, text).map_err(|error| format!("writing {}: {error}", path.display()))?;
     if !arguments.json {
@@ -233,6 +230,9 @@ fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
                 return ExitCode::from(EXIT_INTERRUPTED);
             }
             eprintln!("error: {error}");
+            if let Some(recent) = error.recent() {
+                eprintln!("what each chip did last:\n{recent}");
+            }
             ExitCode::FAILURE
         }
     }

@@ -1,32 +1,31 @@
 //! What a chip is doing, where its host can see it: for the day it stops answering.
 //!
-//! Before every instruction a core writes one word: which instruction, at which line. Lines are written as
-//! text once, when first met, so that a host can read them without sharing the chip's addresses.
+//! Before every instruction a core writes one word: which instruction, at which line. Beside it lies the
+//! [record](crate::record) of what it has done.
 //!
 //! # Invariants
 //! - **ACT-1 (one writer).** Only the chip writes; the host reads and believes nothing it cannot check.
 
 use crate::memory::Memory;
-use crate::segment::truncated;
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use crate::record::{RECORD_BYTES, Record, Recorder, read_record};
+use crate::texts::{TEXTS_BYTES, Texts, read_text};
+use crate::ticks;
+use std::cell::Cell;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const COUNT_AT: u64 = 0;
 const NOW_AT: u64 = 8;
-const LINES_AT: u64 = 64;
-const LINE_LEN: usize = 128;
-const LINE_BYTES: u64 = LINE_LEN as u64;
-const LINE_CAPACITY: u32 = 255;
+const TEXTS_AT: u64 = 64;
+const RECORD_AT: u64 = TEXTS_AT + TEXTS_BYTES;
 
 /// Bytes the area takes.
-pub(crate) const ACTIVITY_BYTES: u64 = LINES_AT + LINE_BYTES * LINE_CAPACITY as u64 + LINE_BYTES;
+pub(crate) const ACTIVITY_BYTES: u64 = RECORD_AT + RECORD_BYTES;
 
 /// What kinds of instruction there are, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u8)]
 pub(crate) enum Doing {
     Idle,
     Copy,
@@ -37,51 +36,88 @@ pub(crate) enum Doing {
     Notify,
     Wait,
     Matmul,
+    Task,
 }
 
-const NAMES: [&str; 9] = [
-    "idle", "copy", "reduce", "load", "store", "vector", "notify", "wait", "matmul",
+const NAMES: [&str; 10] = [
+    "idle", "copy", "reduce", "load", "store", "vector", "notify", "wait", "matmul", "task",
 ];
 
-/// The chip's side.
+/// The name of an instruction that a chip wrote down.
+pub(crate) fn name(doing: u64) -> Option<&'static str> {
+    usize::try_from(doing).ok().and_then(|i| NAMES.get(i)).copied()
+}
+
+/// Lines that are looked up without a lock.
+const NEAR: usize = 64;
+
+/// A core's side.
 #[derive(Debug)]
 pub(crate) struct Activity {
     memory: Arc<Memory>,
     base: u64,
     count: Cell<u64>,
-    last: Cell<(usize, u32)>,
-    lines: RefCell<HashMap<usize, u32>>,
+    /// The line that was said last.
+    line: Cell<u32>,
+    /// Texts met lately, by address.
+    near: [Cell<(usize, u32)>; NEAR],
+    texts: Arc<Texts>,
+    recorder: Option<Recorder>,
+}
+
+/// A task that was begun, to be handed to [`Activity::end_task`].
+#[derive(Debug)]
+#[must_use = "a task that is begun is ended"]
+pub struct Begun {
+    start: u64,
+    text: u32,
+    number: u64,
+    /// What was under way around it.
+    outer: Option<(u8, u32)>,
 }
 
 impl Activity {
-    pub(crate) fn new(memory: Arc<Memory>, base: u64) -> Activity {
-        let (count, last) = (Cell::new(0), Cell::new((0, 0)));
+    /// Of a chip's first core. Without `record`, what is done is not recorded.
+    pub(crate) fn new(memory: Arc<Memory>, base: u64, record: bool) -> Activity {
+        let texts = Arc::new(Texts::new(memory.clone(), base + TEXTS_AT));
+        let recorder = record.then(|| Recorder::new(memory.clone(), base + RECORD_AT, 0));
+        Activity::with(memory, base, texts, recorder)
+    }
+
+    fn with(memory: Arc<Memory>, base: u64, texts: Arc<Texts>, recorder: Option<Recorder>) -> Activity {
         Activity {
             memory,
             base,
-            count,
-            last,
-            lines: RefCell::default(),
+            count: Cell::new(0),
+            line: Cell::new(0),
+            near: [const { Cell::new((0, 0)) }; NEAR],
+            texts,
+            recorder,
         }
+    }
+
+    /// Records what another core of the same chip does, on a thread of its own. The chip's activity word stays
+    /// its first core's.
+    pub(crate) fn of_core(&self, core: u8) -> Option<Activity> {
+        self.recorder.as_ref()?;
+        let recorder = Recorder::new(self.memory.clone(), self.base + RECORD_AT, core);
+        let (memory, texts) = (self.memory.clone(), self.texts.clone());
+        Some(Activity::with(memory, u64::MAX, texts, Some(recorder)))
     }
 
     /// Says what is done next, at which line of the kernel.
     pub(crate) fn say(&self, doing: Doing, at: &'static Location<'static>) {
-        let key = std::ptr::from_ref(at) as usize;
-        let (last_key, last_line) = self.last.get();
-        let line = if key == last_key {
-            last_line
-        } else {
-            self.line(key, at)
-        };
-        self.last.set((key, line));
+        let line = self.text(std::ptr::from_ref(at) as usize, || {
+            format!("{}:{}", at.file(), at.line())
+        });
+        self.line.set(line);
         self.store(doing, line);
     }
 
     /// Says that what was said last goes on.
     pub(crate) fn again(&self) {
         self.count.set(self.count.get() + 1);
-        if let Some(word) = self.memory.word(self.base + COUNT_AT) {
+        if let Some(word) = self.word(COUNT_AT) {
             word.store(self.count.get(), Ordering::Release);
         }
     }
@@ -91,38 +127,88 @@ impl Activity {
         self.store(Doing::Idle, 0);
     }
 
+    fn word(&self, at: u64) -> Option<&std::sync::atomic::AtomicU64> {
+        self.memory.word(self.base.checked_add(at)?)
+    }
+
     fn store(&self, doing: Doing, line: u32) {
         self.count.set(self.count.get() + 1);
         for (at, value) in [
-            (NOW_AT, u64::from(doing as u32) << 32 | u64::from(line)),
+            (NOW_AT, u64::from(doing as u8) << 32 | u64::from(line)),
             (COUNT_AT, self.count.get()),
         ] {
-            if let Some(word) = self.memory.word(self.base + at) {
+            if let Some(word) = self.word(at) {
                 // SYNC: publishes the line's text; pairs with the load in `read_activity`.
                 word.store(value, Ordering::Release);
             }
         }
     }
 
-    /// The number of a line, from 1; 0 once the table is full.
-    fn line(&self, key: usize, at: &'static Location<'static>) -> u32 {
-        let mut lines = self.lines.borrow_mut();
-        let next = u32::try_from(lines.len()).unwrap_or(u32::MAX).saturating_add(1);
-        *lines.entry(key).or_insert_with(|| {
-            if next > LINE_CAPACITY {
-                return 0;
-            }
-            let text = format!("{}:{}", at.file(), at.line());
-            // The end of a path says more than its beginning.
-            let tail = &text[text.ceil_char_boundary(text.len().saturating_sub(LINE_LEN - 1))..];
-            let mut entry = [0; LINE_LEN];
-            entry[0] = u8::try_from(tail.len()).unwrap_or(0);
-            entry[1..=tail.len()].copy_from_slice(tail.as_bytes());
-            let _ = self
-                .memory
-                .write(self.base + LINES_AT + LINE_BYTES * u64::from(next), &entry);
-            next
+    /// The number of the text that belongs to an address.
+    fn text(&self, key: usize, text: impl FnOnce() -> String) -> u32 {
+        let near = &self.near[key / 8 % NEAR];
+        let (known, number) = near.get();
+        if known == key {
+            return number;
+        }
+        let number = self.texts.number(key, text);
+        near.set((key, number));
+        number
+    }
+
+    /// Does what was said last, and records how long it took.
+    pub(crate) fn timed<R>(&self, doing: Doing, bytes: u64, work: impl FnOnce() -> R) -> R {
+        let Some(recorder) = &self.recorder else {
+            return work();
+        };
+        let start = ticks::now();
+        let done = work();
+        recorder.put(doing, self.line.get(), (start, ticks::now()), (bytes, 0));
+        done
+    }
+
+    /// As [`timed`](Activity::timed), for a wait: `cell` is what is waited for, `name` what to call it.
+    pub(crate) fn waited<R>(&self, (cell, name): (u64, u32), wait: impl FnOnce() -> R) -> R {
+        let Some(recorder) = &self.recorder else {
+            return wait();
+        };
+        let start = ticks::now();
+        let done = wait();
+        recorder.put(Doing::Wait, self.line.get(), (start, ticks::now()), (cell, name));
+        done
+    }
+
+    /// Records a notify that is about to happen.
+    pub(crate) fn notifies(&self, cell: impl FnOnce() -> u64) {
+        if let Some(recorder) = &self.recorder {
+            let now = ticks::now();
+            recorder.put(Doing::Notify, self.line.get(), (now, now), (cell(), 0));
+        }
+    }
+
+    /// A task begins, on a core of this chip; 0 is the chip itself.
+    pub(crate) fn begin_task(&self, name: &'static str, core: u8, number: u64) -> Option<Begun> {
+        let recorder = self.recorder.as_ref()?;
+        let text = self.text(name.as_ptr() as usize, || {
+            name.rsplit("::").next().unwrap_or(name).to_owned()
+        });
+        let start = ticks::now();
+        let outer = recorder.begin(core, text, start, number);
+        Some(Begun {
+            start,
+            text,
+            number,
+            outer,
         })
+    }
+
+    /// It has ended.
+    pub(crate) fn end_task(&self, begun: &Begun, failed: bool) {
+        if let Some(recorder) = &self.recorder {
+            let times = (begun.start, ticks::now());
+            recorder.put(Doing::Task, begun.text, times, (begun.number, failed.into()));
+            recorder.end(begun.outer);
+        }
     }
 }
 
@@ -143,32 +229,34 @@ pub(crate) fn read_activity(memory: &Memory, base: u64) -> LastSeen {
             .map_or(0, |word| word.load(Ordering::Acquire))
     };
     let (count, now) = (load(COUNT_AT), load(NOW_AT));
-    let doing = usize::try_from(now >> 32)
-        .ok()
-        .and_then(|i| NAMES.get(i))
-        .unwrap_or(&"something unknown");
-    let line = (now & u64::from(u32::MAX)).min(LINE_CAPACITY.into());
-    let mut entry = [0; LINE_LEN];
-    let _ = memory.read(base + LINES_AT + LINE_BYTES * line, &mut entry);
-    let len = usize::from(entry[0]).min(entry.len() - 1);
-    let site = String::from_utf8_lossy(&entry[1..=len]).into_owned();
-    let what = if line == 0 {
-        (*doing).to_owned()
-    } else {
-        format!("{doing} at {}", truncated(&site, 127))
+    let doing = name(now >> 32).unwrap_or("something unknown");
+    let what = match read_text(memory, base + TEXTS_AT, now & u64::from(u32::MAX)) {
+        None => doing.to_owned(),
+        Some(site) => format!("{doing} at {site}"),
     };
     LastSeen { count, what }
+}
+
+/// What a chip has recorded, as far as it makes sense.
+pub(crate) fn read_records(memory: &Memory, base: u64) -> Record {
+    read_record(memory, base + RECORD_AT, base + TEXTS_AT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::What;
     use proptest::prelude::*;
+
+    fn area() -> (Arc<Memory>, Activity) {
+        let memory = Arc::new(Memory::heap(ACTIVITY_BYTES).unwrap());
+        let activity = Activity::new(memory.clone(), 0, true);
+        (memory, activity)
+    }
 
     #[test]
     fn the_host_reads_the_instruction_and_the_line() {
-        let memory = Arc::new(Memory::heap(ACTIVITY_BYTES).unwrap());
-        let activity = Activity::new(memory.clone(), 0);
+        let (memory, activity) = area();
         assert_eq!(
             read_activity(&memory, 0),
             LastSeen {
@@ -186,11 +274,83 @@ mod tests {
         assert_eq!(read_activity(&memory, 0).what, "idle");
     }
 
+    #[test]
+    fn a_task_and_what_it_did_are_recorded_in_order_and_one_under_way_is_seen() {
+        let (memory, activity) = area();
+        let begun = activity.begin_task("a::b::add", 0, 7).unwrap();
+        activity.say(Doing::Copy, Location::caller());
+        activity.timed(Doing::Copy, 4096, || ());
+        let record = read_records(&memory, 0);
+        let under_way = record.under_way.unwrap();
+        assert_eq!((under_way.text.as_str(), under_way.number), ("add", 7));
+        activity.notifies(|| 3);
+        activity.waited((9, 5), || ());
+        activity.end_task(&begun, false);
+        let record = read_records(&memory, 0);
+        assert!(record.under_way.is_none());
+        let what: Vec<_> = record.entries.iter().map(|entry| entry.what.clone()).collect();
+        assert_eq!(
+            what,
+            [
+                What::Work {
+                    name: "copy",
+                    bytes: 4096
+                },
+                What::Notify { cell: 3 },
+                What::Wait {
+                    cell: 9,
+                    rank: 0,
+                    index: 5,
+                    queue: false
+                },
+                What::Task {
+                    number: 7,
+                    failed: false
+                }
+            ]
+        );
+        assert_eq!(record.entries[3].text, "add");
+        assert!(record.entries.iter().all(|entry| entry.end >= entry.start));
+    }
+
+    #[test]
+    fn cores_beside_the_first_go_on_in_rings_of_their_own() {
+        let (memory, activity) = area();
+        for number in 0..2 {
+            let beside = activity.of_core(2).unwrap();
+            let begun = beside.begin_task("mul", 2, number).unwrap();
+            beside.say(Doing::Copy, Location::caller());
+            beside.end_task(&begun, true);
+        }
+        let record = read_records(&memory, 0);
+        let found: Vec<_> = record
+            .entries
+            .iter()
+            .map(|entry| (entry.core, &entry.what))
+            .collect();
+        let task = |number| What::Task { number, failed: true };
+        assert_eq!(found, [(2, &task(0)), (2, &task(1))]);
+        assert_eq!(
+            read_activity(&memory, 0).count,
+            0,
+            "the chip's word is its first core's"
+        );
+    }
+
+    #[test]
+    fn nothing_is_recorded_where_that_is_switched_off() {
+        let memory = Arc::new(Memory::heap(ACTIVITY_BYTES).unwrap());
+        let activity = Activity::new(memory.clone(), 0, false);
+        assert!(activity.begin_task("add", 0, 1).is_none());
+        activity.timed(Doing::Copy, 1, || ());
+        assert!(read_records(&memory, 0).entries.is_empty());
+    }
+
     proptest! {
         #[test]
         fn garbage_reads_as_some_text(count: u64, now: u64, noise in prop::collection::vec(any::<u8>(), 512)) {
             let memory = Memory::heap(ACTIVITY_BYTES).unwrap();
-            prop_assert!(memory.write(LINES_AT, &noise));
+            prop_assert!(memory.write(TEXTS_AT, &noise));
             memory.word(COUNT_AT).unwrap().store(count, Ordering::Relaxed);
             memory.word(NOW_AT).unwrap().store(now, Ordering::Relaxed);
             prop_assert!(!read_activity(&memory, 0).what.is_empty());

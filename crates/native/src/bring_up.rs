@@ -41,6 +41,7 @@ pub(crate) fn greet(
         spin_ns: u64::try_from(patience.spin.as_nanos()).unwrap_or(u64::MAX),
         yields: patience.yields,
         wait_limit_ms: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+        record: launch.record,
         segments: u32::try_from(segments).unwrap_or(u32::MAX),
     };
     wire.send(&hello, Some(mailbox.as_fd()))?;

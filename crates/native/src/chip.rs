@@ -113,7 +113,8 @@ impl Chip {
             limit: Duration::from_millis(hello.wait_limit_ms),
         };
         let (memory, base) = mailbox.activity();
-        let mut core = NativeCore::new(hello.device, waiting).with_activity(Activity::new(memory, base));
+        let mut core =
+            NativeCore::new(hello.device, waiting).with_activity(Activity::new(memory, base, hello.record));
         for _ in 0..hello.segments {
             let (Handover { layout, what }, fd) = expect(wire)?;
             report(format!("map {what}"))?;
@@ -137,7 +138,7 @@ impl Chip {
             };
             match decode(&bytes, "the host")? {
                 Request::Run { task, kernel, args } => {
-                    let outcome = self.run(&kernel, &args);
+                    let outcome = self.run(task, &kernel, &args);
                     self.reply(&Reply::Ran { task, outcome })?;
                 }
                 Request::Map { layout } => {
@@ -156,7 +157,7 @@ impl Chip {
 
     /// Runs a task. If it fails, the domains it uses are given up before anything else is begun: its partners
     /// must not meet this chip again before they know.
-    fn run(&self, kernel: &KernelId, args: &[Arg]) -> std::result::Result<(), Failure> {
+    fn run(&self, task: u64, kernel: &KernelId, args: &[Arg]) -> std::result::Result<(), Failure> {
         if let Some(Alarm { dead, reason }) = self.core.domains(args).find_map(Attached::alarm) {
             let why = match dead {
                 Some(rank) => format!("rank {rank} died ({reason})"),
@@ -164,7 +165,7 @@ impl Chip {
             };
             return Err(Failure::NotBegun { dead, why });
         }
-        let outcome = self.run_kernel(kernel, args);
+        let outcome = self.run_kernel(task, kernel, args);
         if let Err(failure) = &outcome {
             let reason = format!("chip {}, kernel `{kernel}` failed: {failure}", self.core.device());
             let alarm = Alarm { dead: None, reason };
@@ -173,9 +174,11 @@ impl Chip {
         outcome
     }
 
-    fn run_kernel(&self, kernel: &KernelId, args: &[Arg]) -> std::result::Result<(), Failure> {
+    fn run_kernel(&self, task: u64, kernel: &KernelId, args: &[Arg]) -> std::result::Result<(), Failure> {
         let entry = registry::find(kernel)?;
+        let begun = self.core.begin_task(entry, 0, task);
         let ended = std::panic::catch_unwind(AssertUnwindSafe(|| (entry.run)(&self.core, args)));
+        self.core.end_task(begun, !matches!(ended, Ok(Ok(()))));
         ended
             .unwrap_or_else(|_| Err(ringwork_isa::Error::failed("")))
             .map_err(|error| match take_panic() {

@@ -11,6 +11,7 @@ use crate::channel::{Receiver, Sender};
 use crate::core::Waiting;
 use crate::error::{Error, Result};
 use crate::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request};
+use crate::record::Record;
 use crate::segment::Attached;
 use crate::watch::{End, Program, Start, Watch, Watcher, channels};
 use crate::wire::{Handover, Wire, decode, encode};
@@ -33,6 +34,8 @@ pub struct Launch {
     pub deadline: Duration,
     /// How kernels wait.
     pub waiting: Waiting,
+    /// Whether chips record what they do.
+    pub record: bool,
 }
 
 /// A segment that chips map while they come up.
@@ -182,6 +185,12 @@ impl Fleet {
     #[must_use]
     pub fn last_seen(&self, chip: usize) -> LastSeen {
         self.chips[chip].mailbox.last_seen()
+    }
+
+    /// What a chip has recorded; also of one that is gone.
+    #[must_use]
+    pub fn record(&self, chip: usize) -> Record {
+        self.chips[chip].mailbox.record()
     }
 
     /// Hands a segment to chips. Tasks sent afterwards find it. `what` says what it is for.

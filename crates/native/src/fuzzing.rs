@@ -4,7 +4,7 @@
 //! names the field, never a panic, an access outside, or a hang. The fuzz targets in `fuzz/` and the
 //! property tests below drive the same functions.
 
-use crate::activity::{ACTIVITY_BYTES, read_activity};
+use crate::activity::{ACTIVITY_BYTES, read_activity, read_records};
 use crate::cell::Cell;
 use crate::channel::{MAX_MESSAGE_BYTES, Receiver, Ring, Sender};
 use crate::mailbox::{Reply, Request};
@@ -280,6 +280,8 @@ pub fn activity(bytes: &[u8]) {
     assert!(memory.write(0, &bytes[..len]));
     let seen = read_activity(&memory, 0);
     assert!(!seen.what.is_empty() && seen.what.len() < 1024);
+    let record = read_records(&memory, 0);
+    assert!(record.entries.iter().all(|entry| entry.start <= entry.end));
 }
 
 #[cfg(test)]
@@ -342,6 +344,7 @@ mod tests {
             spin_ns: 5,
             yields: 6,
             wait_limit_ms: 7,
+            record: true,
             segments: 8,
         };
         let handover = Handover {

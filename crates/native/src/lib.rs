@@ -23,14 +23,16 @@ pub mod memory;
 pub mod peers;
 pub mod probe;
 pub mod ranks;
+pub mod record;
 pub mod registry;
 pub mod segment;
 mod sync;
+mod texts;
 pub mod ticks;
 mod watch;
 mod wire;
 
-pub use activity::LastSeen;
+pub use activity::{Begun, LastSeen};
 pub use core::{NativeCore, SCRATCH, Waiting};
 pub use error::{Error, Result};
 pub use fleet::{Event, Fleet, InitialSegment, Interrupter, Launch};

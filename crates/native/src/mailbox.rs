@@ -4,11 +4,12 @@
 //! Beside it, one *bell* for all chips of a host: a cell that a chip strikes when it has put something into
 //! its mailbox, so that the host can sleep on one thing.
 
-use crate::activity::{ACTIVITY_BYTES, LastSeen, read_activity};
+use crate::activity::{ACTIVITY_BYTES, LastSeen, read_activity, read_records};
 use crate::cell::Cell;
 use crate::channel::Ring;
 use crate::error::{Error, Result};
 use crate::memory::{Memory, PAGE_BYTES, create_sealed};
+use crate::record::Record;
 use crate::registry::UnknownKernel;
 use crate::segment::Layout;
 use ringwork_isa::{Arg, KernelId, Rank, Segment, Site, signature_hash};
@@ -75,7 +76,7 @@ pub enum Failure {
 
 /// Hash of everything that both sides must agree on.
 pub(crate) const VERSION: u64 = signature_hash(concat!(
-    "ringwork mailbox v1 ",
+    "ringwork mailbox v2 ",
     env!("CARGO_PKG_VERSION"),
     " Run Map Unmap Stop; Ran NotMapped"
 ));
@@ -150,6 +151,10 @@ impl Mailbox {
 
     pub(crate) fn last_seen(&self) -> LastSeen {
         read_activity(&self.memory, ACTIVITY)
+    }
+
+    pub(crate) fn record(&self) -> Record {
+        read_records(&self.memory, ACTIVITY)
     }
 }
 

@@ -283,6 +283,14 @@ impl Attached {
         pointer as u64 - origin as u64
     }
 
+    /// A number for one of this segment's cells, the same in every process; `None` if it is another's.
+    pub(crate) fn cell_number(&self, cell: &Cell) -> Option<u64> {
+        let origin = self.memory.pointer(0, 0, 1)?;
+        let offset = (std::ptr::from_ref(cell) as u64).checked_sub(origin as u64)?;
+        let inside = offset < self.layout.bytes();
+        inside.then(|| u64::from(self.layout.segment.0) << 32 | offset / SIGNAL_STRIDE_BYTES)
+    }
+
     fn with_header(self) -> Attached {
         for (offset, _, value) in self.layout.words() {
             self.header_word(offset).store(value, Ordering::Release);

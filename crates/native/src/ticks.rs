@@ -40,11 +40,17 @@ pub fn ns_per_tick() -> f64 {
 #[inline]
 fn counter_is_constant() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
+    // Asked of the processor, not of /proc: every chip asks when it comes up, and with hundreds of processors
+    // that file takes milliseconds.
     *ANSWER.get_or_init(|| {
-        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let flags = info.lines().find(|line| line.starts_with("flags")).unwrap_or("");
-        let has = |flag| flags.split_whitespace().any(|word| word == flag);
-        has("constant_tsc") && has("nonstop_tsc") && has("rdtscp")
+        use std::arch::x86_64::__cpuid;
+        const EXTENDED: u32 = 0x8000_0000;
+        if __cpuid(EXTENDED).eax < EXTENDED + 7 {
+            return false;
+        }
+        let has_rdtscp = __cpuid(EXTENDED + 1).edx & (1 << 27) != 0;
+        let is_invariant = __cpuid(EXTENDED + 7).edx & (1 << 8) != 0;
+        has_rdtscp && is_invariant
     })
 }
 

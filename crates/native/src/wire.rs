@@ -31,6 +31,8 @@ pub(crate) struct Hello {
     pub(crate) spin_ns: u64,
     pub(crate) yields: u32,
     pub(crate) wait_limit_ms: u64,
+    /// Whether to record what it does.
+    pub(crate) record: bool,
     /// Segments that follow, each in a packet of its own: what to map before reporting ready.
     pub(crate) segments: u32,
 }

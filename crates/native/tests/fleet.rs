@@ -57,6 +57,7 @@ fn launch(devices: u32, segments: Vec<InitialSegment>) -> Fleet {
         program: Program::default(),
         segments,
         deadline: Duration::from_secs(30),
+        record: true,
         waiting: Waiting {
             patience: Patience::for_sharing(devices as usize, 2),
             limit: Duration::from_secs(30),
@@ -254,6 +255,7 @@ fn a_program_that_is_not_there_fails_at_start() {
         },
         segments: vec![],
         deadline: Duration::from_secs(30),
+        record: true,
         waiting: Waiting {
             patience: Patience::for_sharing(1, 1),
             limit: Duration::from_secs(30),
@@ -276,6 +278,7 @@ fn a_program_that_is_no_chip_fails_at_bring_up() {
         },
         segments: vec![],
         deadline: Duration::from_secs(30),
+        record: true,
         waiting: Waiting {
             patience: Patience::for_sharing(1, 1),
             limit: Duration::from_secs(30),

@@ -159,6 +159,71 @@ fn chip_graphs() {
     }
 }
 
+/// What the recorder costs: the same with it on and off, in turns, so that both meet the same weather.
+fn recorder() {
+    const TURNS: usize = 40;
+    let chip = Device(0);
+    let nodes = [true, false].map(|record| {
+        let node = Node::builder()
+            .devices(0..1)
+            .record(record)
+            .launch()
+            .expect("launch");
+        let (x, y) = [(); 2]
+            .map(|()| node.zeros::<i32>(chip, 64).expect("memory"))
+            .into();
+        let graph = chain::task(&x, &y, 1000);
+        let captured = node.capture(chip, &graph).expect("capture");
+        let replay = captured.replay(&graph).expect("replay");
+        (node, captured, graph, replay)
+    });
+    let ratio = |name: &str, per: usize, turn: &dyn Fn(&Node, usize)| {
+        // The fastest of all turns of each: everything else only adds.
+        let mut best = [Duration::MAX; 2];
+        for _ in 0..TURNS {
+            for (which, (node, ..)) in nodes.iter().enumerate() {
+                let start = Instant::now();
+                turn(node, which);
+                best[which] = best[which].min(start.elapsed());
+            }
+        }
+        let [on, off] = best.map(|time| time.as_secs_f64() * 1e9 / per as f64);
+        println!(
+            "{name:<44} {on:>9.0} ns on {off:>9.0} ns off   {:+.2} %",
+            (on / off - 1.0) * 100.0
+        );
+    };
+    ratio("recorder: an empty task, one at a time", 2000, &|node, _| {
+        node.run(|orch| {
+            (0..2000).try_for_each(|_| {
+                orch.submit(chip, nothing::task())?;
+                orch.wait()
+            })
+        })
+        .expect("run");
+    });
+    ratio("recorder: empty tasks, many at a time", 20_000, &|node, _| {
+        node.run(|orch| (0..20_000).try_for_each(|_| orch.submit(chip, nothing::task()).map(drop)))
+            .expect("run");
+    });
+    ratio(
+        "recorder: a task of a chip's graph, inferred",
+        1000,
+        &|node, which| {
+            node.run(|orch| orch.submit(chip, nodes[which].2.clone()))
+                .expect("run");
+        },
+    );
+    ratio(
+        "recorder: a task of a chip's graph, captured",
+        1000,
+        &|node, which| {
+            node.run(|orch| orch.submit(chip, nodes[which].3.clone()))
+                .expect("run");
+        },
+    );
+}
+
 /// Bytes of this process in memory.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -211,6 +276,9 @@ fn main() {
     }
     if wanted("chip") {
         chip_graphs();
+    }
+    if wanted("recorder") {
+        recorder();
     }
     if wanted("memory") {
         memory();

@@ -28,6 +28,7 @@ pub struct NodeBuilder {
     pub(crate) intermediate_bytes: u64,
     pub(crate) program: Program,
     pub(crate) platform: Platform,
+    pub(crate) record: bool,
     pub(crate) on_step: OnStep,
 }
 
@@ -58,6 +59,7 @@ impl Default for NodeBuilder {
             intermediate_bytes: 16 << 20,
             program: Program::default(),
             platform: Platform::default(),
+            record: true,
             on_step: Box::new(|_, _, _| {}),
         }
     }
@@ -111,6 +113,14 @@ impl NodeBuilder {
     #[must_use]
     pub fn platform(mut self, platform: Platform) -> NodeBuilder {
         self.platform = platform;
+        self
+    }
+
+    /// Whether chips record what they do, for [timelines](crate::Clock::timeline) and reports; they do unless said
+    /// otherwise. It costs so little that there is one reason to switch it off: to measure that.
+    #[must_use]
+    pub fn record(mut self, record: bool) -> NodeBuilder {
+        self.record = record;
         self
     }
 

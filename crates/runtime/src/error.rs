@@ -1,5 +1,6 @@
 //! What can go wrong in a worker, with the path to where it did.
 
+use crate::timeline::Recent;
 use ringwork_isa::{Device, Dtype};
 use ringwork_native::Failure;
 use std::fmt;
@@ -51,6 +52,8 @@ pub enum Error {
         after_ms: u128,
         /// Such as `signal 0 of rank 1 in window "tp" >= 3, it is 0`.
         waited_for: String,
+        /// What each chip did last.
+        recent: Recent,
     },
     /// Nothing runs, nothing can start, and tasks are left: nobody is there who could move them.
     #[error("{worker}: nothing runs, nothing is ready, {left} tasks are left: {}", chains.join("; "))]
@@ -61,6 +64,8 @@ pub enum Error {
         left: u32,
         /// What waits for what, each back to its cause.
         chains: Vec<String>,
+        /// What each chip did last.
+        recent: Recent,
     },
     /// A ring can never hold what was asked for.
     #[error("{worker}: {fill}; nothing under way can release enough: raise NodeBuilder::{raise}{}",
@@ -206,6 +211,18 @@ impl Error {
         )
     }
 
+    /// What each chip did last before it, if that was recorded: for a report that is longer than one line.
+    #[must_use]
+    pub fn recent(&self) -> Option<&Recent> {
+        let recent = match self {
+            Error::Task(failure) => &failure.recent,
+            Error::Overdue { recent, .. } | Error::Stalled { recent, .. } => recent,
+            Error::Below { cause, .. } => return cause.recent(),
+            _ => return None,
+        };
+        (!recent.is_empty()).then_some(recent)
+    }
+
     pub(crate) fn config(field: impl Into<String>, problem: impl Into<String>) -> Error {
         Error::Config {
             field: field.into(),
@@ -241,6 +258,8 @@ pub struct TaskFailure {
     pub others: Vec<(Device, Cause)>,
     /// The tasks that never ran because they needed what failed, in the order of submission.
     pub cancelled: Vec<String>,
+    /// What each chip of the worker did last.
+    pub recent: Recent,
 }
 
 /// How a task failed.

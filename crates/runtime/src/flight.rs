@@ -12,6 +12,7 @@
 use crate::engine::{Completion, Executor, Status, TaskId};
 use crate::error::{Cause, Error, TaskFailure};
 use crate::node::State;
+use crate::timeline::Recent;
 use crate::work::{Parts, Work, signal_id};
 use ringwork_isa::ErrorKind;
 use ringwork_native::{Event, Failure};
@@ -41,6 +42,8 @@ pub(crate) struct Flights {
     /// Tasks that have run and wait for a signal to be done.
     deferred: Vec<(TaskId, Arc<Work>)>,
     failures: Vec<Failed>,
+    /// What each chip did before the first of them.
+    recent: Option<Recent>,
     /// What went wrong first, if it was no task of a chip.
     first: Option<Error>,
     /// Tasks that a failure belongs to, and when the last of them came.
@@ -107,6 +110,7 @@ impl State {
             part,
         };
         self.flights.under_way.insert(id, flight);
+        self.log.sent(task);
         self.send(id);
     }
 
@@ -170,7 +174,11 @@ impl State {
         };
         let on = executor(flight.chip);
         let reported = match failed {
-            None => self.engine.complete(flight.task, on),
+            None => {
+                self.log
+                    .waited_for(flight.task, self.engine.successors(flight.task));
+                self.engine.complete(flight.task, on)
+            }
             Some(cause) => {
                 self.failed(&flight, cause);
                 self.engine.fail(flight.task, on, ())
@@ -276,6 +284,9 @@ impl State {
     }
 
     fn failed(&mut self, flight: &Flight, cause: Cause) {
+        if self.flights.recent.is_none() {
+            self.flights.recent = Some(self.recent());
+        }
         let device = self.devices[flight.chip];
         let kernel = flight.work.to_string();
         let reason = format!("chip {device}, kernel `{kernel}` failed: {cause}");
@@ -306,6 +317,7 @@ impl State {
             missing,
             others: Vec::new(),
             cancelled: Vec::new(),
+            recent: Recent::default(),
         };
         self.flights.failures.push(Failed {
             failure,
@@ -345,6 +357,7 @@ impl State {
         let failures = std::mem::take(&mut self.flights.failures);
         let died = std::mem::take(&mut self.flights.died);
         let first = self.flights.first.take();
+        let recent = self.flights.recent.take().unwrap_or_default();
         self.flights.failed_tasks.clear();
         self.flights.failed_at = None;
         if self.engine.failure().is_none() && failures.is_empty() && first.is_none() {
@@ -357,6 +370,7 @@ impl State {
         };
         if let Error::Task(failure) = &mut root {
             failure.cancelled = cancelled;
+            failure.recent = recent;
         }
         Some(root)
     }
@@ -387,6 +401,7 @@ impl State {
                     missing: Vec::new(),
                     others: Vec::new(),
                     cancelled: Vec::new(),
+                    recent: Recent::default(),
                 }
             }
             (None, _) => failures.remove(0).failure,

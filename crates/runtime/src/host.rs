@@ -3,6 +3,7 @@
 use crate::engine::TaskId;
 use crate::error::{Error, Result};
 use crate::node::{Shared, State};
+use ringwork_native::ticks;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 
@@ -26,6 +27,7 @@ impl Shared {
     pub(crate) fn run_host_task(&self, task: TaskId) {
         let closure = self.closures().remove(&task);
         self.lock().host_thread = Some(std::thread::current().id());
+        let start = ticks::now();
         let outcome = closure.map_or(Ok(()), |closure| {
             let ended = std::panic::catch_unwind(AssertUnwindSafe(closure));
             ended.unwrap_or_else(|panic| Err(format!("it panicked: {}", words(&*panic))))
@@ -36,6 +38,7 @@ impl Shared {
             .engine
             .payload(task)
             .map_or_else(String::new, ToString::to_string);
+        state.log.hosted(task, name.clone(), start);
         let worker = state.name.clone();
         let outcome = outcome.map_err(|message| Error::Host {
             worker,
@@ -55,7 +58,10 @@ impl State {
     pub(crate) fn host_task_done(&mut self, task: TaskId, outcome: Result<()>) {
         let (work, on) = (self.engine.payload(task).cloned(), self.host_executor());
         let reported = match outcome {
-            Ok(()) => self.engine.complete(task, on),
+            Ok(()) => {
+                self.log.waited_for(task, self.engine.successors(task));
+                self.engine.complete(task, on)
+            }
             Err(error) => {
                 self.went_wrong(error);
                 self.engine.fail(task, on, ())

@@ -14,6 +14,7 @@ mod error;
 mod flight;
 mod host;
 mod intermediate;
+mod log;
 mod machine;
 mod node;
 mod orchestrator;
@@ -22,6 +23,7 @@ mod pod;
 mod settle;
 mod submission;
 mod tensor;
+mod timeline;
 mod work;
 
 pub use buffer::{Buffer, Part, SignalRow};
@@ -40,6 +42,7 @@ pub use ringwork_isa::{Device, Level, Rank};
 pub use ringwork_native::{Failure, Interrupter, Program};
 pub use submission::Submission;
 pub use tensor::Tensor;
+pub use timeline::Recent;
 
 #[doc(hidden)]
 pub use ringwork_native::__kernel;

@@ -5,6 +5,7 @@
 pub(crate) mod sim;
 
 use crate::platform::Simulated;
+use crate::timeline::{Epoch, Records};
 use ringwork_isa::{Device, Rank, Segment, Signal, Task};
 use ringwork_native::segment::{Alarm, Attached, Layout};
 use ringwork_native::{Event, Fleet, InitialSegment, Interrupter, LastSeen, Launch};
@@ -54,7 +55,11 @@ pub(crate) trait Machine: Send {
     fn simulated(&self) -> Option<Simulated> {
         None
     }
-    /// What ran where and when, if it is kept.
+    /// What the chips have recorded; `None` where they do not.
+    fn records(&self) -> Option<Records> {
+        None
+    }
+    /// What ran where and when, if the machine itself keeps it.
     fn timeline(&self) -> Option<Timeline> {
         None
     }
@@ -64,6 +69,7 @@ pub(crate) trait Machine: Send {
 #[derive(Debug)]
 pub(crate) struct NativeMachine {
     fleet: Fleet,
+    epoch: Option<Epoch>,
     segments: BTreeMap<Segment, Arc<Attached>>,
 }
 
@@ -87,6 +93,7 @@ impl NativeMachine {
             });
         }
         stage(&segments);
+        let epoch = launch.record.then(Epoch::now);
         let fleet = Fleet::launch(
             Launch {
                 segments: initial,
@@ -94,7 +101,11 @@ impl NativeMachine {
             },
             on_step,
         )?;
-        Ok(NativeMachine { fleet, segments })
+        Ok(NativeMachine {
+            fleet,
+            epoch,
+            segments,
+        })
     }
 }
 
@@ -173,6 +184,16 @@ impl Machine for NativeMachine {
 
     fn pid(&self, chip: usize) -> Option<u32> {
         self.fleet.pid(chip)
+    }
+
+    fn records(&self) -> Option<Records> {
+        let chips = 0..self.fleet.devices().len();
+        let read = |chip| (self.fleet.record(chip), self.fleet.last_seen(chip));
+        Some(Records {
+            epoch: self.epoch?,
+            chips: chips.map(read).collect(),
+            now: ringwork_native::ticks::now(),
+        })
     }
 
     fn kill(&mut self, chip: usize) {

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::flight::Flights;
 use crate::host::Closures;
 use crate::intermediate::Placed;
+use crate::log::Log;
 use crate::machine::sim::SimMachine;
 use crate::machine::{Machine, NativeMachine, SegmentPlan};
 use crate::orchestrator::Orchestrator;
@@ -80,6 +81,7 @@ pub(crate) struct State {
     pub(crate) segments: BTreeMap<Segment, Known>,
     pub(crate) engine: Engine<Arc<Work>, ()>,
     pub(crate) flights: Flights,
+    pub(crate) log: Log,
     /// Signals that tasks wait for, and how many do.
     pub(crate) signals: BTreeMap<SignalId, (Signal, usize)>,
     /// Whose host task is running.
@@ -127,6 +129,7 @@ impl Node {
             builder.intermediate_bytes,
         );
         let engine = engine.map_err(|problem| Error::config("task_slots", problem.to_string()))?;
+        let log = Log::new(builder.record, builder.devices.len());
         let mut state = State {
             rings: vec![None; builder.devices.len()],
             name: builder.name,
@@ -136,6 +139,7 @@ impl Node {
             segments: BTreeMap::new(),
             engine,
             flights: Flights::default(),
+            log,
             signals: BTreeMap::new(),
             host_thread: None,
             intermediates: BTreeMap::new(),
@@ -299,6 +303,7 @@ fn launch_native(builder: &mut NodeBuilder, plans: &[DomainPlan]) -> Result<Nati
         program: builder.program.clone(),
         segments: Vec::new(),
         deadline: builder.bring_up,
+        record: builder.record,
         waiting,
     };
     let segments: Vec<SegmentPlan> = plans.iter().map(|plan| plan.segment.clone()).collect();

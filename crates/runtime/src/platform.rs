@@ -1,6 +1,7 @@
 //! Where a node's chips are: processes of this host, or a machine that is only described.
 
 use crate::node::Shared;
+use crate::timeline::{self, Part};
 use ringwork_isa::{MAX_RANKS, Segment};
 use ringwork_native::segment::Layout;
 use ringwork_sim::Topology;
@@ -105,9 +106,38 @@ impl Clock {
         self.node.lock().machine.simulated()
     }
 
-    /// What ran where and when so far; `None` if the platform was not asked to keep it, or the node is closed.
+    /// What ran where and when so far, as far back as it is remembered; `None` if it is not recorded. Chips that are
+    /// processes always record, and what they did can be asked for after the node was closed; a simulated machine
+    /// records if it was [asked to](Simulation::trace) and until its node is closed.
     #[must_use]
     pub fn timeline(&self) -> Option<Timeline> {
-        self.node.lock().machine.timeline()
+        Clock::timeline_of(std::slice::from_ref(self))
+    }
+
+    /// The timeline of several nodes of this host in one, with the name of the node before each row.
+    #[must_use]
+    pub fn timeline_of(clocks: &[Clock]) -> Option<Timeline> {
+        let nodes: Vec<_> = clocks.iter().map(|clock| clock.node.lock()).collect();
+        if let [node] = &nodes[..]
+            && let Some(timeline) = node.machine.timeline()
+        {
+            return Some(timeline);
+        }
+        let mut parts = Vec::with_capacity(nodes.len());
+        for node in &nodes {
+            let alone = nodes.len() == 1;
+            parts.push(Part {
+                prefix: if alone {
+                    String::new()
+                } else {
+                    format!("{}, ", node.name)
+                },
+                devices: &node.devices,
+                records: node.machine.records()?.checked(),
+                log: &node.log,
+            });
+        }
+        let title = "this host".into();
+        (!parts.is_empty()).then(|| timeline::assemble(title, &parts))
     }
 }

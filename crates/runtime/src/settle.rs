@@ -171,7 +171,13 @@ impl State {
             chains.push(text);
         }
         let (worker, left) = (self.name.clone(), stall.live);
-        self.went_wrong(Error::Stalled { worker, left, chains });
+        let recent = self.recent();
+        self.went_wrong(Error::Stalled {
+            worker,
+            left,
+            chains,
+            recent,
+        });
         self.engine.cancel_all(());
         self.land_deferred();
     }
@@ -200,6 +206,7 @@ impl State {
                 deferred,
                 after_ms,
                 waited_for,
+                recent: self.recent(),
             });
             // It may have been given up with another one.
             let _ = self.engine.cancel(waiting.task, ());

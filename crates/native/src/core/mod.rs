@@ -6,9 +6,11 @@
 mod lent;
 mod packets;
 
-use crate::activity::{Activity, Doing};
+use crate::activity::{Activity, Begun, Doing};
 use crate::arith;
 use crate::cell::{Cell, Ended, Looking, Patience};
+use crate::record;
+use crate::registry::KernelEntry;
 use crate::segment::{Alarm, Attached, Layout};
 use lent::{Held, Lent, Source};
 use ringwork_isa::{
@@ -33,6 +35,9 @@ type At = &'static Location<'static>;
 /// comes within that, and every nanosecond of noticing is one of the message.
 const EAGER_LOOKS: u32 = 512;
 
+/// Instructions over less are not recorded: they are over before the clock is read twice.
+const WORTH_SEEING_BYTES: usize = 16 << 10;
+
 /// A core of this host. Holds the segments that its kernels may touch.
 #[derive(Debug)]
 pub struct NativeCore {
@@ -42,6 +47,8 @@ pub struct NativeCore {
     patience: Patience,
     wait_limit: Duration,
     activity: Option<Activity>,
+    /// Where the segment is that a signal was last notified in, for the record.
+    notified: std::cell::Cell<usize>,
     /// Counts instructions for whoever runs this core beside its own.
     beats: Option<Arc<AtomicU64>>,
     /// What the intermediates of graphs built here lie in.
@@ -76,6 +83,7 @@ impl NativeCore {
             patience,
             wait_limit: limit,
             activity: None,
+            notified: std::cell::Cell::new(0),
             beats: None,
             scratch: OnceCell::new(),
             lent: Lent::default(),
@@ -94,9 +102,9 @@ impl NativeCore {
     }
 
     /// Another core of the same chip, for another thread: with the same memory, and a count of the
-    /// instructions it has begun.
+    /// instructions it has begun. `core` is its number in the record, from 1; one thread at a time has it.
     #[must_use]
-    pub fn sibling(&self) -> (NativeCore, Arc<AtomicU64>) {
+    pub fn sibling(&self, core: u8) -> (NativeCore, Arc<AtomicU64>) {
         let beats = Arc::<AtomicU64>::default();
         let waiting = Waiting {
             patience: self.patience,
@@ -104,6 +112,7 @@ impl NativeCore {
         };
         let sibling = NativeCore {
             segments: self.segments.clone(),
+            activity: self.activity.as_ref().and_then(|activity| activity.of_core(core)),
             beats: Some(beats.clone()),
             scratch: self.scratch.clone(),
             calls: self.calls,
@@ -116,6 +125,20 @@ impl NativeCore {
     pub fn say_again(&self) {
         if let Some(activity) = &self.activity {
             activity.again();
+        }
+    }
+
+    /// Records that a task begins here, on core `core` of its chip; 0 is the chip itself. Then
+    /// [`end_task`](NativeCore::end_task).
+    pub fn begin_task(&self, kernel: &'static KernelEntry, core: u8, number: u64) -> Option<Begun> {
+        let activity = self.activity.as_ref()?;
+        activity.begin_task(kernel.name, core, number)
+    }
+
+    /// Records that it has ended.
+    pub fn end_task(&self, begun: Option<Begun>, failed: bool) {
+        if let (Some(activity), Some(begun)) = (&self.activity, begun) {
+            activity.end_task(&begun, failed);
         }
     }
 
@@ -185,9 +208,38 @@ impl NativeCore {
     fn say(&self, doing: Doing, at: At) {
         if let Some(activity) = &self.activity {
             activity.say(doing, at);
-        } else if let Some(beats) = &self.beats {
+        }
+        if let Some(beats) = &self.beats {
             beats.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Does what was said last, and records it if it is worth seeing.
+    #[inline(always)]
+    fn timed<R>(&self, doing: Doing, bytes: usize, work: impl FnOnce() -> R) -> R {
+        match &self.activity {
+            Some(activity) if bytes >= WORTH_SEEING_BYTES => activity.timed(doing, bytes as u64, work),
+            _ => work(),
+        }
+    }
+
+    /// Records a notify that is about to happen. Where the cell is, is found here and not when the instruction is
+    /// issued, because only chips record.
+    #[cold]
+    fn record_notify(&self, activity: &Activity, cell: &Cell) {
+        activity.notifies(|| {
+            let number = |(_, segment): &(Segment, Arc<Attached>)| segment.cell_number(cell);
+            let hint = self.notified.get();
+            if let Some(found) = self.segments.get(hint).and_then(number) {
+                return found;
+            }
+            let mut all = self.segments.iter().enumerate();
+            let found = all.find_map(|(at, segment)| Some((at, number(segment)?)));
+            found.map_or(u64::MAX, |(at, number)| {
+                self.notified.set(at);
+                number
+            })
+        });
     }
 
     /// The domains that a task with these arguments uses.
@@ -258,7 +310,9 @@ impl NativeCore {
         }
         // SAFETY: both were resolved to `bytes` bytes of attached segments, which live as long as self, and
         // do not overlap. Other processes may write them meanwhile: see `arith`.
-        unsafe { lent::copy(to, moving.copied, from, bytes) };
+        self.timed(Doing::Copy, bytes, || unsafe {
+            lent::copy(to, moving.copied, from, bytes)
+        });
         Ok(())
     }
 
@@ -298,7 +352,9 @@ impl NativeCore {
         // SAFETY: every pointer was resolved to `dst.len` aligned elements of attached segments, which live
         // as long as self; `to` is one of the sources or overlaps none. Other processes may write them
         // meanwhile: see `arith`.
-        unsafe { arith::reduce(T::DTYPE, op, to, &from[..count], dst_len(&dst)) };
+        self.timed(Doing::Reduce, span_bytes(&dst).saturating_mul(count), || unsafe {
+            arith::reduce(T::DTYPE, op, to, &from[..count], dst_len(&dst))
+        });
         Ok(())
     }
 
@@ -332,6 +388,9 @@ impl NativeCore {
     #[inline(always)]
     fn notify_now(&self, cell: &Cell, how: Notify, at: At) {
         self.say(Doing::Notify, at);
+        if let Some(activity) = &self.activity {
+            self.record_notify(activity, cell);
+        }
         if let Some((call, words)) = self.call.get() {
             cell.note(call.sequence(), words);
         }
@@ -383,7 +442,15 @@ impl NativeCore {
         let deadline = Instant::now().checked_add(self.wait_limit);
         let satisfied = |value| compare.holds(value, operand);
         let exit = |looking| self.exit(segment, awaited.name.on(), looking);
-        let ended = match cell.wait(self.patience, deadline, satisfied, exit) {
+        let wait = || cell.wait(self.patience, deadline, satisfied, exit);
+        let ended = match self.activity.as_ref() {
+            None => wait(),
+            Some(activity) => {
+                let name = awaited.name.recorded();
+                activity.waited((segment.cell_number(cell).unwrap_or(u64::MAX), name), wait)
+            }
+        };
+        let ended = match ended {
             Ok(value) => return Ok(value),
             Err(ended) => ended,
         };
@@ -547,6 +614,15 @@ impl Name {
         Rank((self.0 >> 16 & 0xffff) as u32)
     }
 
+    /// As it is recorded.
+    fn recorded(self) -> u32 {
+        record::signal_name(
+            self.on().0,
+            (self.0 >> 32 & 0x1fff_ffff) as u32,
+            self.0 >> 61 != 0,
+        )
+    }
+
     fn waited(self, value: i32, (compare, needed): (Compare, i32), at: At) -> Waited {
         let queue = (self.0 >> 61).checked_sub(1);
         Waited {
@@ -696,7 +772,9 @@ impl Core for NativeCore {
         b: &Tile<T>,
     ) -> impl Future<Output = Result<Tile<T::Wide>>> {
         self.say(Doing::Matmul, self.attribution.site());
-        std::future::ready(Tile::add_product(acc, a, b, arith::product::<T>))
+        let bytes = size_of_val(a.values()) + size_of_val(b.values());
+        let product = || Tile::add_product(acc, a, b, arith::product::<T>);
+        std::future::ready(self.timed(Doing::Matmul, bytes, product))
     }
 
     #[track_caller]

@@ -131,7 +131,7 @@ impl<'c> Cores<'c> {
         } else if let Some(dispatch) = self.given.pop_front() {
             let outcome = self
                 .job(dispatch)
-                .and_then(|(_, entry, args)| (entry.run)(self.core, &args));
+                .and_then(|(_, entry, args)| run(self.core, dispatch, entry, &args));
             return self.report(dispatch, outcome);
         }
         if self.busy > 0 {
@@ -239,7 +239,7 @@ impl<'c> Cores<'c> {
         };
         let at = dispatch.executor.0 as usize;
         if self.beside[at].is_none() {
-            self.beside[at] = self.start_beside();
+            self.beside[at] = self.start_beside(number_of(dispatch));
         }
         let sent = match &self.beside[at] {
             Some(beside) => beside.jobs.send(job).map_err(|job| job.0),
@@ -249,19 +249,19 @@ impl<'c> Cores<'c> {
             Ok(()) => self.busy += 1,
             // No thread to be had: here, then.
             Err((_, entry, args)) => {
-                let outcome = (entry.run)(self.core, &args);
+                let outcome = run(self.core, dispatch, entry, &args);
                 self.report(dispatch, outcome);
             }
         }
     }
 
-    fn start_beside(&self) -> Option<Beside> {
-        let (core, beats) = self.core.sibling();
+    fn start_beside(&self, number: u8) -> Option<Beside> {
+        let (core, beats) = self.core.sibling(number);
         let (jobs, todo) = channel::<Job>();
         let results = self.results.0.clone();
         let work = move || {
             for (dispatch, entry, args) in todo {
-                let ended = std::panic::catch_unwind(AssertUnwindSafe(|| (entry.run)(&core, &args)));
+                let ended = std::panic::catch_unwind(AssertUnwindSafe(|| run(&core, dispatch, entry, &args)));
                 let outcome = ended.unwrap_or_else(|panic| {
                     let words = crate::host::words(&*panic);
                     Err(Error::failed(format!("the kernel panicked: {words}")))
@@ -284,6 +284,24 @@ impl Drop for Cores<'_> {
             let _ = thread.join();
         }
     }
+}
+
+/// The number of a core in its chip's record; 0 is the chip.
+fn number_of(dispatch: Dispatch) -> u8 {
+    u8::try_from(dispatch.executor.0).map_or(u8::MAX, |executor| executor.saturating_add(1))
+}
+
+/// Runs a task of the graph, and records it.
+fn run(
+    core: &NativeCore,
+    dispatch: Dispatch,
+    entry: &'static registry::KernelEntry,
+    args: &[Arg],
+) -> Result<()> {
+    let begun = core.begin_task(entry, number_of(dispatch), dispatch.task.sequence());
+    let outcome = (entry.run)(core, args);
+    core.end_task(begun, outcome.is_err());
+    outcome
 }
 
 /// An error of a task of the graph. What a chip must understand stays as it is.

@@ -30,6 +30,13 @@ impl<P, E> Engine<P, E> {
         }
     }
 
+    /// The tasks that wait for this one, among others perhaps.
+    pub fn successors(&self, task: TaskId) -> impl Iterator<Item = TaskId> {
+        let slot = self.slots.find(task).ok().flatten();
+        let head = slot.map_or(NONE, |slot| self.slots[slot].successors);
+        self.edges.iter(head).map(|(to, _)| self.slots.id(to))
+    }
+
     /// The executors that a running task was given to: one, or its group.
     #[must_use]
     pub fn members(&self, task: TaskId) -> &[Executor] {

@@ -1,0 +1,423 @@
+//! The record of a chip: what it did and when, in rings of shared memory, always on.
+//!
+//! Each core of a chip has a ring of fixed size; what is new takes the place of what is oldest. Times are
+//! [ticks](crate::ticks), the same on all chips. The host reads whenever it likes, also after the chip has died.
+//!
+//! # Invariants
+//! - **REC-1 (one writer).** A ring is written by one thread at a time, which never waits for a reader.
+//! - **REC-2 (whole or not at all).** An entry's stamp is taken away before it is overwritten and put back after:
+//!   a reader that finds the same stamp before and after has read one whole entry.
+//! - **REC-3 (nothing believed).** What makes no sense is left out; a reader's work is bounded by the size of the
+//!   rings whatever is in them.
+//!
+//! # Memory ordering
+//! The release fence behind the cleared stamp pairs with the acquire fence before the second look at it; the
+//! release store of the stamp pairs with the acquire of the first.
+
+use crate::activity::{self, Doing};
+use crate::memory::Memory;
+use crate::texts::read_text;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// The chip itself, and the cores that its own graphs run on.
+pub(crate) const CORES: u8 = 4;
+
+const ENTRY_BYTES: u64 = 40;
+/// Entries of the chip itself.
+const FIRST_ENTRIES: u64 = 4096;
+/// Entries of each core beside it.
+const OTHER_ENTRIES: u64 = 512;
+
+const HEADER_BYTES: u64 = 64;
+const COUNT_AT: u64 = 0;
+/// The task under way: its start (0 if there is none), its word, its number.
+const START_AT: u64 = 8;
+const WHAT_AT: u64 = 16;
+const NUMBER_AT: u64 = 24;
+
+/// Bytes of all rings.
+pub(crate) const RECORD_BYTES: u64 =
+    CORES as u64 * HEADER_BYTES + ENTRY_BYTES * (FIRST_ENTRIES + (CORES as u64 - 1) * OTHER_ENTRIES);
+
+/// A ring's place in the record.
+#[derive(Clone, Copy, Debug)]
+struct Ring {
+    base: u64,
+    entries: u64,
+}
+
+impl Ring {
+    fn of(core: u8) -> Ring {
+        let before = u64::from(core.min(CORES - 1));
+        let entries_before = match before {
+            0 => 0,
+            n => FIRST_ENTRIES + (n - 1) * OTHER_ENTRIES,
+        };
+        Ring {
+            base: before * HEADER_BYTES + entries_before * ENTRY_BYTES,
+            entries: if before == 0 { FIRST_ENTRIES } else { OTHER_ENTRIES },
+        }
+    }
+
+    fn at(self, index: u64) -> u64 {
+        self.base + HEADER_BYTES + index % self.entries * ENTRY_BYTES
+    }
+}
+
+/// The first word of an entry's contents: what, on which core, the text, and 32 bits more.
+fn word(doing: Doing, core: u8, text: u32, more: u32) -> u64 {
+    u64::from(doing as u8) << 56 | u64::from(core) << 48 | u64::from(text & 0xffff) << 32 | u64::from(more)
+}
+
+/// A core's side.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    memory: Arc<Memory>,
+    base: u64,
+    ring: Ring,
+    count: Cell<u64>,
+    /// The core that what is recorded ran on.
+    core: Cell<u8>,
+    /// Tasks inside each other.
+    depth: Cell<u32>,
+}
+
+impl Recorder {
+    /// Goes on with a core's ring, which nobody else writes any more (REC-1).
+    pub(crate) fn new(memory: Arc<Memory>, base: u64, core: u8) -> Recorder {
+        let ring = Ring::of(core);
+        let count = memory.word(base + ring.base + COUNT_AT);
+        let count = Cell::new(count.map_or(0, |count| count.load(Ordering::Relaxed)));
+        Recorder {
+            memory,
+            base,
+            ring,
+            count,
+            core: Cell::new(core),
+            depth: Cell::new(0),
+        }
+    }
+
+    fn word(&self, at: u64) -> Option<&AtomicU64> {
+        self.memory.word(self.base + at)
+    }
+
+    /// Writes an entry over the oldest.
+    pub(crate) fn put(&self, doing: Doing, text: u32, (start, end): (u64, u64), (detail, more): (u64, u32)) {
+        let index = self.count.get();
+        let at = self.ring.at(index);
+        let Some(stamp) = self.word(at) else { return };
+        stamp.store(0, Ordering::Relaxed);
+        // SYNC: pairs with the fence in `read_entry` (REC-2).
+        fence(Ordering::Release);
+        let what = word(doing, self.core.get(), text, more);
+        for (place, value) in [(8, start), (16, end), (24, what), (32, detail)] {
+            if let Some(word) = self.word(at + place) {
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        // SYNC: pairs with the load in `read_entry` (REC-2).
+        stamp.store(index.wrapping_add(1), Ordering::Release);
+        self.count.set(index.wrapping_add(1));
+        if let Some(count) = self.word(self.ring.base + COUNT_AT) {
+            count.store(self.count.get(), Ordering::Release);
+        }
+    }
+
+    /// A task begins on `core`; returns what was under way around it.
+    pub(crate) fn begin(&self, core: u8, text: u32, start: u64, number: u64) -> Option<(u8, u32)> {
+        let outer = (self.core.replace(core), self.depth.get());
+        self.depth.set(outer.1 + 1);
+        if outer.1 == 0 {
+            let what = word(Doing::Task, core, text, 0);
+            for (at, value) in [(NUMBER_AT, number), (WHAT_AT, what), (START_AT, start)] {
+                if let Some(word) = self.word(self.ring.base + at) {
+                    // SYNC: the start is written last; pairs with the load in `read_under_way`.
+                    word.store(value, Ordering::Release);
+                }
+            }
+        }
+        (outer.1 > 0).then_some(outer)
+    }
+
+    /// It has ended; so have those inside it that did not say so.
+    pub(crate) fn end(&self, outer: Option<(u8, u32)>) {
+        let (core, depth) = outer.unwrap_or((0, 0));
+        self.core.set(core);
+        self.depth.set(depth);
+        if depth == 0
+            && let Some(word) = self.word(self.ring.base + START_AT)
+        {
+            word.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// What a chip has recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// What it did, each core's in the order it ended. Older entries are gone.
+    pub entries: Vec<Entry>,
+    /// The task that it was in when this was read, if any.
+    pub under_way: Option<UnderWay>,
+}
+
+/// Something that a chip did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What.
+    pub what: What,
+    /// On which core; 0 is the chip itself.
+    pub core: u8,
+    /// When it began, in [ticks](crate::ticks).
+    pub start: u64,
+    /// When it ended.
+    pub end: u64,
+    /// A task's name; otherwise the line of the kernel. Empty if the chip has met too many.
+    pub text: String,
+}
+
+/// What kind of thing was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A task.
+    Task {
+        /// The number that it was sent with; of a chip's own graph, the task's number there.
+        number: u64,
+        /// Whether it failed.
+        failed: bool,
+    },
+    /// A wait that was not over at once.
+    Wait {
+        /// The signal's cell: the same number on all chips.
+        cell: u64,
+        /// Whose signal.
+        rank: u32,
+        /// Which of its signals; of a queue, the port.
+        index: u32,
+        /// Whether it is a queue's.
+        queue: bool,
+    },
+    /// A notify.
+    Notify {
+        /// The signal's cell.
+        cell: u64,
+    },
+    /// An instruction that moved or computed much.
+    Work {
+        /// Which.
+        name: &'static str,
+        /// How much.
+        bytes: u64,
+    },
+}
+
+/// A task that has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnderWay {
+    /// The number that it was sent with.
+    pub number: u64,
+    /// When it began.
+    pub start: u64,
+    /// Its name.
+    pub text: String,
+}
+
+/// How a wait's 32 bits name its signal.
+pub(crate) fn signal_name(rank: u32, index: u32, queue: bool) -> u32 {
+    (rank & 0xff) << 24 | u32::from(queue) << 23 | index & INDEX
+}
+
+const INDEX: u32 = (1 << 23) - 1;
+
+/// Reads everything that makes sense (REC-3).
+pub(crate) fn read_record(memory: &Memory, base: u64, texts: u64) -> Record {
+    let mut known: HashMap<u64, String> = HashMap::new();
+    let mut text = |number: u64| {
+        let text = known.entry(number);
+        text.or_insert_with(|| read_text(memory, texts, number).unwrap_or_default())
+            .clone()
+    };
+    let mut record = Record::default();
+    for core in 0..CORES {
+        let ring = Ring::of(core);
+        let count = memory.word(base + ring.base + COUNT_AT);
+        let count = count.map_or(0, |count| count.load(Ordering::Acquire));
+        for index in count.saturating_sub(ring.entries)..count {
+            let Some([start, end, what, detail]) = read_entry(memory, base + ring.at(index), index) else {
+                continue;
+            };
+            if let Some(kind) = kind(what, detail)
+                && start <= end
+            {
+                record.entries.push(Entry {
+                    what: kind,
+                    core: core_of(what),
+                    start,
+                    end,
+                    text: text(what >> 32 & 0xffff),
+                });
+            }
+        }
+    }
+    record.under_way = read_under_way(memory, base, &mut text);
+    record
+}
+
+fn read_under_way(memory: &Memory, base: u64, text: &mut impl FnMut(u64) -> String) -> Option<UnderWay> {
+    let load = |at| {
+        // SYNC: pairs with the stores in `begin`.
+        let word = memory.word(base + at);
+        word.map_or(0, |word| word.load(Ordering::Acquire))
+    };
+    let (start, what, number) = (load(START_AT), load(WHAT_AT), load(NUMBER_AT));
+    (start != 0 && load(START_AT) == start).then(|| UnderWay {
+        number,
+        start,
+        text: text(what >> 32 & 0xffff),
+    })
+}
+
+/// The contents of an entry, if it is the one with this index and was not overwritten meanwhile.
+fn read_entry(memory: &Memory, at: u64, index: u64) -> Option<[u64; 4]> {
+    let stamp = memory.word(at)?;
+    // SYNC: pairs with the store in `put` (REC-2).
+    if stamp.load(Ordering::Acquire) != index.wrapping_add(1) {
+        return None;
+    }
+    let mut words = [0; 4];
+    for (place, word) in (1..).zip(&mut words) {
+        *word = memory.word(at + 8 * place)?.load(Ordering::Relaxed);
+    }
+    // SYNC: pairs with the fence in `put` (REC-2).
+    fence(Ordering::Acquire);
+    (stamp.load(Ordering::Relaxed) == index.wrapping_add(1)).then_some(words)
+}
+
+fn core_of(what: u64) -> u8 {
+    // Eight bits, by the mask.
+    u8::try_from(what >> 48 & 0xff).unwrap_or(0).min(CORES - 1)
+}
+
+fn kind(what: u64, detail: u64) -> Option<What> {
+    const IDLE: u64 = Doing::Idle as u64;
+    const TASK: u64 = Doing::Task as u64;
+    const WAIT: u64 = Doing::Wait as u64;
+    const NOTIFY: u64 = Doing::Notify as u64;
+    let more = u32::try_from(what & u64::from(u32::MAX)).unwrap_or(0);
+    match what >> 56 {
+        IDLE => None,
+        TASK => Some(What::Task {
+            number: detail,
+            failed: more != 0,
+        }),
+        WAIT => Some(What::Wait {
+            cell: detail,
+            rank: more >> 24,
+            index: more & INDEX,
+            queue: more & (INDEX + 1) != 0,
+        }),
+        NOTIFY => Some(What::Notify { cell: detail }),
+        other => activity::name(other).map(|name| What::Work { name, bytes: detail }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn memory() -> Arc<Memory> {
+        Arc::new(Memory::heap(RECORD_BYTES + crate::texts::TEXTS_BYTES).unwrap())
+    }
+
+    #[test]
+    fn rings_lie_side_by_side_and_fill_the_record() {
+        let mut end = 0;
+        for core in 0..CORES {
+            let ring = Ring::of(core);
+            assert_eq!(ring.base, end);
+            end = ring.at(ring.entries - 1) + ENTRY_BYTES;
+        }
+        assert_eq!(end, RECORD_BYTES);
+    }
+
+    #[test]
+    fn what_is_new_takes_the_place_of_what_is_oldest() {
+        let memory = memory();
+        let recorder = Recorder::new(memory.clone(), 0, 1);
+        for i in 0..OTHER_ENTRIES + 10 {
+            recorder.put(Doing::Copy, 0, (i, i + 1), (i, 0));
+        }
+        let record = read_record(&memory, 0, RECORD_BYTES);
+        let starts: Vec<_> = record.entries.iter().map(|entry| entry.start).collect();
+        assert_eq!(starts, (10..OTHER_ENTRIES + 10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_entry_that_is_being_overwritten_is_left_out() {
+        let memory = memory();
+        let recorder = Recorder::new(memory.clone(), 0, 0);
+        for i in 0..3 {
+            recorder.put(Doing::Copy, 0, (i, i), (0, 0));
+        }
+        memory
+            .word(Ring::of(0).at(1))
+            .unwrap()
+            .store(0, Ordering::Relaxed);
+        let starts = |record: Record| record.entries.iter().map(|entry| entry.start).collect::<Vec<_>>();
+        assert_eq!(starts(read_record(&memory, 0, RECORD_BYTES)), [0, 2]);
+    }
+
+    #[test]
+    fn a_reader_beside_a_writer_sees_whole_entries_only() {
+        let memory = memory();
+        let (writers, stop) = (
+            memory.clone(),
+            Arc::new(std::sync::atomic::AtomicBool::new(false)),
+        );
+        let stopped = stop.clone();
+        let writer = std::thread::spawn(move || {
+            let recorder = Recorder::new(writers, 0, 3);
+            let mut i = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                i += 1;
+                recorder.put(Doing::Copy, 0, (i, i), (i, 0));
+            }
+        });
+        let rounds = if cfg!(miri) { 2 } else { 200 };
+        for _ in 0..rounds {
+            for entry in read_record(&memory, 0, RECORD_BYTES).entries {
+                let What::Work { bytes, .. } = entry.what else {
+                    panic!("{entry:?}")
+                };
+                assert_eq!((entry.start, entry.end), (bytes, bytes));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_read_in_bounded_time(count: u64, words in prop::collection::vec(any::<u64>(), 64)) {
+            let memory = memory();
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            for core in 0..CORES {
+                let ring = Ring::of(core);
+                memory.word(ring.base).unwrap().store(count, Ordering::Relaxed);
+                prop_assert!(memory.write(ring.at(0), &bytes));
+                // Stamps that fit, with anything behind them.
+                for index in count.saturating_sub(8)..count {
+                    memory.word(ring.at(index)).unwrap().store(index + 1, Ordering::Relaxed);
+                }
+            }
+            for entry in read_record(&memory, 0, RECORD_BYTES).entries {
+                prop_assert!(entry.start <= entry.end && entry.core < CORES);
+            }
+        }
+    }
+}

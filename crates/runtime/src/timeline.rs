@@ -1,0 +1,364 @@
+//! The records of chips, put together: what ran where and when, what waited for what.
+//!
+//! Chips record in ticks of one clock; here they become rows, slices and arrows of a [`Timeline`]. Arrows are of two
+//! sorts: from the end of a task to the start of one that the engine let wait for it, and from a notify to the end
+//! of the wait that it ended.
+
+use crate::log::Log;
+use crate::node::State;
+use ringwork_isa::Device;
+use ringwork_native::record::{Entry, Record, What};
+use ringwork_native::{LastSeen, ticks};
+use ringwork_sim::ShowPs;
+use ringwork_sim::timeline::{Arrow, Kind, Slice, Timeline};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Instant;
+
+/// When recording began, to turn ticks into time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Epoch {
+    at: Instant,
+    ticks: u64,
+}
+
+impl Epoch {
+    pub(crate) fn now() -> Epoch {
+        Epoch {
+            at: Instant::now(),
+            ticks: ticks::now(),
+        }
+    }
+
+    /// Picoseconds of a tick: the longer ago, the more exactly.
+    fn ps_per_tick(self) -> f64 {
+        let (elapsed, ticks) = (self.at.elapsed(), ticks::now().saturating_sub(self.ticks));
+        if elapsed.as_millis() < 20 || ticks == 0 {
+            return ticks::ns_per_tick() * 1e3;
+        }
+        elapsed.as_nanos() as f64 * 1e3 / ticks as f64
+    }
+}
+
+/// What a node's chips have recorded.
+#[derive(Debug)]
+pub(crate) struct Records {
+    pub(crate) epoch: Epoch,
+    /// Of each chip, and what it was last seen doing.
+    pub(crate) chips: Vec<(Record, LastSeen)>,
+    /// When this was read.
+    pub(crate) now: u64,
+}
+
+impl Records {
+    /// Leaves out what cannot be: what began before the chips did, or ended after it was read.
+    pub(crate) fn checked(mut self) -> Records {
+        let times = self.epoch.ticks..=self.now;
+        for (record, _) in &mut self.chips {
+            record
+                .entries
+                .retain(|entry| times.contains(&entry.start) && times.contains(&entry.end));
+            record.under_way.take_if(|task| !times.contains(&task.start));
+        }
+        self
+    }
+}
+
+/// What each chip did last, for a report of a failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recent {
+    /// By chip, the newest last; each one line, such as `task add, 3.2 us, ended 12 us before`.
+    pub chips: Vec<(Device, Vec<String>)>,
+}
+
+/// Entries of each chip in a report.
+const RECENT: usize = 6;
+
+impl Recent {
+    /// Whether nothing was recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.chips.iter().all(|(_, lines)| lines.is_empty())
+    }
+}
+
+impl fmt::Display for Recent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for (device, lines) in self.chips.iter().filter(|(_, lines)| !lines.is_empty()) {
+            let before = if std::mem::take(&mut first) { "" } else { "\n" };
+            write!(f, "{before}chip {device}")?;
+            for line in lines {
+                write!(f, "\n  {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// What each chip did last, before now.
+    pub(crate) fn recent(&self) -> Recent {
+        let Some(records) = self.machine.records().map(Records::checked) else {
+            return Recent::default();
+        };
+        let scale = records.epoch.ps_per_tick();
+        let chips = self.devices.iter().zip(&records.chips);
+        Recent {
+            chips: chips
+                .map(|(device, (record, seen))| (*device, last_of(record, seen, records.now, scale)))
+                .collect(),
+        }
+    }
+}
+
+fn last_of(record: &Record, seen: &LastSeen, now: u64, scale: f64) -> Vec<String> {
+    let shown = |entry: &&Entry| !matches!(entry.what, What::Notify { .. });
+    let mut entries: Vec<&Entry> = record.entries.iter().filter(shown).collect();
+    entries.sort_by_key(|entry| entry.end);
+    let from = entries.len().saturating_sub(RECENT);
+    let time = |ticks| ShowPs(rounded(scaled(ticks, scale)));
+    let mut lines: Vec<String> = entries[from..]
+        .iter()
+        .map(|entry| {
+            let (took, ago) = (time(entry.end - entry.start), time(now - entry.end));
+            format!("{}, {took}, ended {ago} before", label(entry))
+        })
+        .collect();
+    if let Some(task) = &record.under_way {
+        let (name, ago) = (&task.text, time(now - task.start));
+        lines.push(format!(
+            "task {name}, begun {ago} before and not done, in: {}",
+            seen.what
+        ));
+    }
+    lines
+}
+
+/// Such as `wait for signal 3 of rank 1 (kernel.rs:12)`.
+fn label(entry: &Entry) -> String {
+    let what = match &entry.what {
+        What::Task { failed, .. } => {
+            let failed = if *failed { " (failed)" } else { "" };
+            return format!("task {}{failed}", entry.text);
+        }
+        What::Wait {
+            rank, index, queue, ..
+        } => {
+            let what = if *queue { "queue" } else { "signal" };
+            format!("wait for {what} {index} of rank {rank}")
+        }
+        What::Notify { .. } => "notify".into(),
+        What::Work { name, .. } => (*name).to_owned(),
+    };
+    let line = entry.text.rsplit('/').next().unwrap_or(&entry.text);
+    if line.is_empty() {
+        what
+    } else {
+        format!("{what} ({line})")
+    }
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "ticks and scale are positive, and casts saturate"
+)]
+fn scaled(ticks: u64, ps_per_tick: f64) -> u64 {
+    (ticks as f64 * ps_per_tick) as u64
+}
+
+/// To three digits, as exact as a person wants it.
+fn rounded(ps: u64) -> u64 {
+    let unit = 10u64.pow(ps.max(1).ilog10().saturating_sub(2));
+    ps / unit * unit
+}
+
+/// One node's part of a timeline.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    /// Before the names of its rows.
+    pub(crate) prefix: String,
+    pub(crate) devices: &'a [Device],
+    pub(crate) records: Records,
+    pub(crate) log: &'a Log,
+}
+
+/// The timeline of some nodes, which share the clock.
+pub(crate) fn assemble(title: String, parts: &[Part<'_>]) -> Timeline {
+    let starts = parts.iter().flat_map(|part| {
+        let entries = part.records.chips.iter().flat_map(|(record, _)| {
+            let under_way = record.under_way.iter().map(|task| task.start);
+            record.entries.iter().map(|entry| entry.start).chain(under_way)
+        });
+        entries.chain(part.log.on_host().map(|hosted| hosted.start))
+    });
+    let origin = starts.min().unwrap_or(0);
+    let scale = parts.first().map_or(1.0, |part| part.records.epoch.ps_per_tick());
+    let mut timeline = Timeline {
+        title,
+        ..Timeline::default()
+    };
+    for part in parts {
+        Assembly {
+            timeline: &mut timeline,
+            origin,
+            scale,
+            tasks: BTreeMap::new(),
+        }
+        .add(part);
+    }
+    timeline.sort();
+    timeline
+}
+
+/// A part on its way into a timeline.
+struct Assembly<'a> {
+    timeline: &'a mut Timeline,
+    origin: u64,
+    scale: f64,
+    /// Where and when each task of the engine ran: one or more of (row, start, end).
+    tasks: BTreeMap<u64, Vec<(u32, u64, u64)>>,
+}
+
+/// The names of a chip's rows: itself, and the cores that its own graphs run on.
+const CORES: [&str; 4] = ["", ", matrix core", ", vector core 0", ", vector core 1"];
+
+impl Assembly<'_> {
+    fn ps(&self, ticks: u64) -> u64 {
+        scaled(ticks.saturating_sub(self.origin), self.scale)
+    }
+
+    fn row(&mut self, name: String) -> u32 {
+        self.timeline.rows.push(name);
+        u32::try_from(self.timeline.rows.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn slice(
+        &mut self,
+        row: u32,
+        kind: Kind,
+        (start, end): (u64, u64),
+        label: String,
+        bytes: u64,
+    ) -> (u64, u64) {
+        let start_ps = self.ps(start);
+        let end_ps = self.ps(end).max(start_ps + 1);
+        self.timeline.slices.push(Slice {
+            row,
+            kind,
+            start_ps,
+            end_ps,
+            label,
+            bytes,
+        });
+        (start_ps, end_ps)
+    }
+
+    fn ran(&mut self, task: Option<u64>, row: u32, (start, end): (u64, u64)) {
+        if let Some(task) = task {
+            self.tasks.entry(task).or_default().push((row, start, end));
+        }
+    }
+
+    fn add(mut self, part: &Part<'_>) {
+        let mut notifies: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
+        let mut waits: Vec<(u64, u32, (u64, u64))> = Vec::new();
+        for (device, (record, _)) in part.devices.iter().zip(&part.records.chips) {
+            let mut rows: [Option<u32>; CORES.len()] = [None; CORES.len()];
+            rows[0] = Some(self.row(format!("{}chip {device}", part.prefix)));
+            for core in 1..CORES.len() {
+                let used = record.entries.iter().any(|entry| usize::from(entry.core) == core);
+                rows[core] = used.then(|| self.row(format!("{}chip {device}{}", part.prefix, CORES[core])));
+            }
+            for entry in &record.entries {
+                let Some(&Some(row)) = rows.get(usize::from(entry.core)) else {
+                    continue;
+                };
+                let times = (entry.start, entry.end);
+                match &entry.what {
+                    What::Task { number, failed } => {
+                        let label = format!("{}{}", entry.text, if *failed { " (failed)" } else { "" });
+                        let times = self.slice(row, Kind::Task, times, label, 0);
+                        let task = if entry.core == 0 {
+                            part.log.task(*number)
+                        } else {
+                            None
+                        };
+                        self.ran(task, row, times);
+                    }
+                    What::Wait { cell, .. } => {
+                        let label = label(entry);
+                        let label = label.strip_prefix("wait for ").unwrap_or(&label).to_owned();
+                        self.slice(row, Kind::Wait, times, label, 0);
+                        waits.push((*cell, row, times));
+                    }
+                    What::Notify { cell } => notifies.entry(*cell).or_default().push((entry.start, row)),
+                    What::Work { name, bytes } => {
+                        let moves = matches!(*name, "copy" | "load" | "store");
+                        let kind = if moves { Kind::Transfer } else { Kind::Compute };
+                        self.slice(row, kind, times, label(entry), *bytes);
+                    }
+                }
+            }
+            if let (Some(task), Some(row)) = (&record.under_way, rows[0]) {
+                let label = format!("{} (not done)", task.text);
+                let times = self.slice(row, Kind::Task, (task.start, part.records.now), label, 0);
+                self.ran(part.log.task(task.number), row, times);
+            }
+        }
+        let mut host = None;
+        for hosted in part.log.on_host() {
+            let row = *host.get_or_insert_with(|| self.row(format!("{}host", part.prefix)));
+            let times = self.slice(
+                row,
+                Kind::Task,
+                (hosted.start, hosted.end),
+                hosted.name.clone(),
+                0,
+            );
+            self.ran(Some(hosted.task), row, times);
+        }
+        self.signal_arrows(notifies, &waits);
+        self.task_arrows(part.log);
+    }
+
+    /// From the last notify of another row to the wait that it ended.
+    fn signal_arrows(
+        &mut self,
+        mut notifies: BTreeMap<u64, Vec<(u64, u32)>>,
+        waits: &[(u64, u32, (u64, u64))],
+    ) {
+        notifies.values_mut().for_each(|times| times.sort_unstable());
+        for (cell, row, (start, end)) in waits {
+            let of_cell = notifies.get(cell).map_or(&[][..], |times| times);
+            let before = &of_cell[..of_cell.partition_point(|(at, _)| at <= end)];
+            if let Some((at, from)) = before.last().filter(|(at, from)| at >= start && from != row) {
+                self.timeline.arrows.push(Arrow {
+                    from: (*from, self.ps(*at)),
+                    to: (*row, self.ps(*end).max(self.ps(*start) + 1)),
+                });
+            }
+        }
+    }
+
+    /// From the end of a task, on whichever chip it ended last, to the starts of one that waited for it.
+    fn task_arrows(&mut self, log: &Log) {
+        let edges: BTreeSet<(u64, u64)> = log.edges().collect();
+        for (before, after) in edges {
+            let last = self
+                .tasks
+                .get(&before)
+                .and_then(|ran| ran.iter().max_by_key(|ran| ran.2));
+            let (Some(&(from, _, end)), Some(then)) = (last, self.tasks.get(&after)) else {
+                continue;
+            };
+            for &(to, start, _) in then.iter().filter(|(_, start, _)| *start >= end) {
+                self.timeline.arrows.push(Arrow {
+                    from: (from, end),
+                    to: (to, start),
+                });
+            }
+        }
+    }
+}
