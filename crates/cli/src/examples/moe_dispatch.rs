@@ -75,7 +75,11 @@ async fn route<C: Core>(
     let scores = core.matmul(&x, &gate).await?;
     let parts = functions::softmax(core, &scores).await?;
     let (mut ids, mut shares) = (Vec::new(), Vec::new());
-    for (scores, parts) in scores.values().chunks(experts).zip(parts.values().chunks(experts)) {
+    for (scores, parts) in scores
+        .values()
+        .chunks(experts)
+        .zip(parts.values().chunks(experts))
+    {
         let best = best(scores, choices(experts));
         let all: f32 = best.iter().map(|expert| parts[*expert]).sum();
         for expert in best {
@@ -181,7 +185,9 @@ async fn combine<C: Core>(
             let slot = results.part(ranks, expert)?;
             let row = slot.slice(taken[expert] * HIDDEN..(taken[expert] + 1) * HIDDEN)?;
             taken[expert] += 1;
-            let row = core.scale(&core.load(row).await?, f64::from(*weight), 0.0).await?;
+            let row = core
+                .scale(&core.load(row).await?, f64::from(*weight), 0.0)
+                .await?;
             sum = core.add(&sum, &row).await?;
         }
         core.store(y.slice(token * HIDDEN..(token + 1) * HIDDEN)?, &sum)
