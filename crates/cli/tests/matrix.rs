@@ -44,6 +44,7 @@ examples! {
     pod from 2;
     tp_ffn from 1;
     moe_dispatch from 1;
+    serving from 1;
 }
 
 #[test]
@@ -105,6 +106,7 @@ fn every_example_with_no_element_one_and_an_odd_number() {
         "pod",
         "tp_ffn",
         "moe_dispatch",
+        "serving",
     ] {
         for count in [0, 1, 7] {
             assert_eq!(

@@ -58,7 +58,7 @@ fn refused(arguments: &str) -> String {
     run.stderr
 }
 
-const EXAMPLES: [(&str, u32); 12] = [
+const EXAMPLES: [(&str, u32); 13] = [
     ("vector_add", 1),
     ("multi_chip_dispatch", 1),
     ("allreduce", 1),
@@ -71,6 +71,7 @@ const EXAMPLES: [(&str, u32); 12] = [
     ("overlapping_domains", 2),
     ("tp_ffn", 1),
     ("moe_dispatch", 1),
+    ("serving", 1),
 ];
 
 #[test]

@@ -168,6 +168,12 @@ impl<T: Element> KernelPort<T> {
         Ok(())
     }
 
+    /// Whether [`stop`](KernelPort::stop) was sent.
+    #[must_use]
+    pub fn is_told_to_stop(&self) -> bool {
+        self.told_to_stop
+    }
+
     /// Waits for a free slot for a request of `len` elements, to be written where it will be read, then
     /// [sent](Slot::send).
     ///

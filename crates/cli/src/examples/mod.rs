@@ -13,6 +13,7 @@ mod pod;
 mod reduce;
 mod reduce_scatter;
 mod resident_weight;
+mod serving;
 mod tp_ffn;
 mod two_groups;
 mod vector_add;
@@ -60,6 +61,7 @@ pub(crate) const ALL: &[Example] = &[
     pod::EXAMPLE,
     tp_ffn::EXAMPLE,
     moe_dispatch::EXAMPLE,
+    serving::EXAMPLE,
 ];
 
 /// The list, for people or for programs.
