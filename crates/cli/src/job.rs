@@ -152,6 +152,36 @@ impl Check {
     }
 }
 
+impl Check {
+    /// Compares values with a golden function of the index that is computed more exactly: each may be off by
+    /// `tolerance`, or by as large a part of itself if it is larger than 1.
+    pub(crate) fn close(
+        device: Device,
+        who: impl Into<String>,
+        values: &[f32],
+        golden: impl Fn(usize) -> f64,
+        tolerance: f64,
+    ) -> Check {
+        // NaN is near nothing.
+        let near = |i: usize, value: f32| {
+            (f64::from(value) - golden(i)).abs() <= tolerance * golden(i).abs().max(1.0)
+        };
+        let wrong = values.iter().enumerate().find(|(i, value)| !near(*i, **value));
+        let wrong = wrong.map(|(i, value)| {
+            format!(
+                "element {i} is {value}, should be {} within {tolerance}",
+                golden(i)
+            )
+        });
+        Check {
+            device,
+            who: who.into(),
+            values: values.len(),
+            wrong,
+        }
+    }
+}
+
 /// An element of a test pattern: `value`, or what is left of it when sums of 64 such values must stay exact
 /// in `T` whichever way they are added.
 pub(crate) fn pattern<T: Element>(value: usize) -> T {
@@ -187,6 +217,14 @@ mod tests {
                 assert_eq!(sum_of_patterns::<i64>(ranks, |r| r * 100 + i), closed as i64);
             }
         }
+    }
+
+    #[test]
+    fn close_is_within_the_tolerance_and_nan_is_not() {
+        let wrong = |value| Check::close(Device(0), "", &[value], |_| 1.0, 1e-4).wrong;
+        assert_eq!(wrong(1.000_05), None);
+        assert!(wrong(1.000_2).is_some());
+        assert!(wrong(f32::NAN).is_some());
     }
 
     #[test]

@@ -101,6 +101,15 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
             "packets are what a communicator uses; for an example use onephase, twophase, ring or bidirectional-ring",
         );
     }
+    if !example.dtypes.contains(&arguments.dtype) {
+        let have: Vec<_> = example.dtypes.iter().map(ToString::to_string).collect();
+        return refuse(&format!(
+            "`{}` has no {}; use --dtype {}",
+            example.name,
+            arguments.dtype,
+            have.join(" or ")
+        ));
+    }
     if let Some(max) = example.max_devices.filter(|max| *max < devices.len()) {
         let unused: Vec<_> = devices.drain(max..).map(|device| device.to_string()).collect();
         eprintln!(

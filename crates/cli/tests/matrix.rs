@@ -42,6 +42,9 @@ examples! {
     two_groups from 2;
     vector_graph from 1;
     pod from 2;
+    tp_ffn from 1;
+    moe_dispatch from 1;
+    serving from 1;
 }
 
 #[test]
@@ -101,6 +104,9 @@ fn every_example_with_no_element_one_and_an_odd_number() {
         "two_groups",
         "vector_graph",
         "pod",
+        "tp_ffn",
+        "moe_dispatch",
+        "serving",
     ] {
         for count in [0, 1, 7] {
             assert_eq!(

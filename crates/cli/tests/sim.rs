@@ -58,7 +58,7 @@ fn refused(arguments: &str) -> String {
     run.stderr
 }
 
-const EXAMPLES: [(&str, u32); 10] = [
+const EXAMPLES: [(&str, u32); 13] = [
     ("vector_add", 1),
     ("multi_chip_dispatch", 1),
     ("allreduce", 1),
@@ -69,6 +69,9 @@ const EXAMPLES: [(&str, u32); 10] = [
     ("all_to_all", 1),
     ("resident_weight", 1),
     ("overlapping_domains", 2),
+    ("tp_ffn", 1),
+    ("moe_dispatch", 1),
+    ("serving", 1),
 ];
 
 #[test]
@@ -145,6 +148,45 @@ fn the_prediction_is_said_with_the_busiest_link() {
     );
 }
 
+/// The kernels of a chip in the order they began.
+fn kernels_in_order(trace: &Value, chip: u64) -> Vec<String> {
+    let events = trace["traceEvents"].as_array().unwrap().iter();
+    let names = ["linear", "add_up", "ffn", "all_reduce"];
+    let mut kernels: Vec<_> = events
+        .filter(|event| event["ph"] == "X" && event["pid"] == chip)
+        .filter(|event| names.iter().any(|name| event["name"] == *name))
+        .map(|event| (event["ts"].as_f64().unwrap(), event["name"].as_str().unwrap()))
+        .collect();
+    kernels.sort_by(|a, b| a.0.total_cmp(&b.0));
+    kernels.into_iter().map(|(_, name)| name.to_owned()).collect()
+}
+
+#[test]
+fn tp_ffn_works_on_one_batch_while_another_is_on_its_way() {
+    let folder = Folder::new("overlap");
+    for devices in [2, 4, 8] {
+        let file = folder.path("trace.json");
+        ok(&format!(
+            "run tp_ffn -p sim -t h100x8 -d 0-{} --trace {file}",
+            devices - 1
+        ));
+        let trace: Value = serde_json::from_str(&folder.read("trace.json")).unwrap();
+        for chip in 0..devices {
+            let kernels = kernels_in_order(&trace, chip);
+            let nth = |name: &str, n: usize| {
+                let mut found = kernels.iter().enumerate().filter(|(_, kernel)| *kernel == name);
+                found.nth(n).unwrap().0
+            };
+            assert_eq!(kernels.len(), 4 * 3 + 1, "{kernels:?}");
+            // The second batch is begun while the first one's sums are on their way; the third waits its turn.
+            assert!(nth("linear", 1) < nth("add_up", 0), "{kernels:?}");
+            assert!(nth("ffn", 0) < nth("linear", 2), "{kernels:?}");
+            assert!(nth("ffn", 0) < nth("add_up", 2), "{kernels:?}");
+            assert_eq!(nth("all_reduce", 0), 12, "{kernels:?}");
+        }
+    }
+}
+
 #[test]
 fn a_trace_opens_in_perfetto_or_as_a_page_and_is_the_same_every_time() {
     let folder = Folder::new("trace");
@@ -167,6 +209,7 @@ fn a_trace_opens_in_perfetto_or_as_a_page_and_is_the_same_every_time() {
         assert!(events.iter().any(|event| event["cat"] == kind), "{kind}");
     }
     assert!(folder.read("c.html").contains("all_reduce"));
+    assert!(refused("run tp_ffn -p sim --dtype f64").contains("--dtype f32"));
     assert!(refused("run allreduce -p sim --trace x.txt").contains(".html"));
     assert!(refused("run allreduce --trace x.json").contains("-p sim"));
     assert!(refused("run allreduce -t ring-4").contains("-p sim"));

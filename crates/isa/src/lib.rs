@@ -9,6 +9,7 @@ mod error;
 mod fingerprint;
 mod float;
 pub mod functions;
+mod host_port;
 mod ids;
 mod op;
 mod packet;
@@ -29,6 +30,9 @@ pub use error::{Error, ErrorKind, Result, Site, Waited};
 pub use fingerprint::{Fingerprint, Operation};
 pub use float::Float;
 pub use half::{bf16, f16};
+pub use host_port::{
+    Direction, Header, HostPort, MessageKind, PortCell, PortLayout, Received, Reply, Request, Returns,
+};
 pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};
 pub use op::ReduceOp;
 pub use packet::{PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, pack, packets_for, unpack};

@@ -129,6 +129,25 @@ impl<T: Element> Buffer<T> {
     }
 }
 
+/// For the host's end of a port, while tasks are under way.
+impl<T: Element> Buffer<T> {
+    /// Writes elements of rank 0's part from `at` on, now.
+    pub(crate) fn poke_at(&self, at: usize, data: &[T]) -> Result<()> {
+        let part = self.slice(at..at.saturating_add(data.len()))?;
+        let bytes = bytemuck::cast_slice(data);
+        let mut node = self.domain.node().lock();
+        node.write(self.span.segment, Rank(0), part.byte_offset(), bytes)
+    }
+
+    /// Reads elements of rank 0's part from `at` on, now.
+    pub(crate) fn peek_at(&self, at: usize, data: &mut [T]) -> Result<()> {
+        let part = self.slice(at..at.saturating_add(data.len()))?;
+        let bytes = bytemuck::cast_slice_mut(data);
+        let mut node = self.domain.node().lock();
+        node.read(self.span.segment, Rank(0), part.byte_offset(), bytes)
+    }
+}
+
 impl<T: Element> Argument<ringwork_isa::Shared<T>> for Buffer<T> {
     fn to_arg(&self) -> Arg {
         Arg::Window(self.span)

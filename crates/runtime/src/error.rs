@@ -98,6 +98,33 @@ pub enum Error {
         /// Tasks of the worker that never ran because they needed what failed.
         cancelled: Vec<String>,
     },
+    /// Nobody is at the other end of a port, nor will be.
+    #[error("{worker}, the port to chip {device}: {why}; open another")]
+    PortDead {
+        /// The worker's name.
+        worker: String,
+        /// The chip that it leads to.
+        device: Device,
+        /// Why.
+        why: String,
+    },
+    /// The kernel at the other end of a port did not do its part in time. The port can still be used.
+    #[error(
+        "{worker}, the port to chip {device}: waited {after_ms} ms for {what}; the kernel was last seen in: {last_seen}; \
+         receive what it has sent, or raise wait_limit"
+    )]
+    PortSilent {
+        /// The worker's name.
+        worker: String,
+        /// The chip that it leads to.
+        device: Device,
+        /// For how long.
+        after_ms: u128,
+        /// Such as `a response`.
+        what: String,
+        /// What the chip was last seen doing.
+        last_seen: String,
+    },
     /// A handle whose memory was released.
     #[error("{what} was released; open it again before using it")]
     Released {
@@ -207,6 +234,8 @@ impl Error {
                 | Error::Stalled { .. }
                 | Error::RingStuck { .. }
                 | Error::Refused { .. }
+                | Error::PortDead { .. }
+                | Error::PortSilent { .. }
                 | Error::Below { .. }
         )
     }

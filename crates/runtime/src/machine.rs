@@ -34,6 +34,10 @@ pub(crate) trait Machine: Send {
     fn read(&self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool;
     /// A signal's value now, with everything before the notify that gave it; `None` if there is none.
     fn peek(&self, signal: &Signal) -> Option<i32>;
+    /// Sets a signal from outside, after everything written before; false if there is none.
+    fn notify(&self, signal: &Signal, value: i32) -> bool;
+    /// Whether the host will notify signals of this domain: a kernel that waits there may be waiting for it.
+    fn attend(&mut self, _segment: Segment, _attended: bool) {}
     /// Ends every wait in a domain.
     fn abort(&mut self, segment: Segment, reason: &str);
     /// Back to fresh signals, unless a member has ended. Only while no task uses the domain.
@@ -137,6 +141,12 @@ impl Machine for NativeMachine {
     fn peek(&self, signal: &Signal) -> Option<i32> {
         let segment = self.segments.get(&signal.segment())?;
         segment.signal(signal).map(ringwork_native::cell::Cell::load)
+    }
+
+    fn notify(&self, signal: &Signal, value: i32) -> bool {
+        let segment = self.segments.get(&signal.segment());
+        let cell = segment.and_then(|segment| segment.signal(signal));
+        cell.map(|cell| cell.set(value)).is_some()
     }
 
     fn abort(&mut self, segment: Segment, reason: &str) {

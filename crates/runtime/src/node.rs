@@ -98,6 +98,8 @@ pub(crate) struct State {
     pub(crate) turn: usize,
     pub(crate) wait_limit: Duration,
     pub(crate) closed: bool,
+    /// Open ports, where each says that it is attended to, and whether it is.
+    pub(crate) ports: BTreeMap<Segment, (Signal, bool)>,
     next_segment: u32,
 }
 
@@ -149,6 +151,7 @@ impl Node {
             turn: 0,
             wait_limit: builder.wait_limit,
             closed: false,
+            ports: BTreeMap::new(),
             next_segment: u32::try_from(plans.len()).unwrap_or(u32::MAX),
         };
         for plan in &plans {

@@ -27,12 +27,13 @@ impl<'n> Orchestrator<'n> {
         node: &'n Shared,
         orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R>,
     ) -> Result<R> {
-        let state = node.lock();
+        let mut state = node.lock();
         state.check_open()?;
         if state.is_host_task() {
             let why = "a host task is part of a run and cannot wait for another on the same worker";
             return Err(Error::config("run", why));
         }
+        state.attend(true);
         drop(state);
         let outcome = orchestration(&mut Orchestrator { node });
         // A failed task explains an orchestration that gave up; so it is reported first.

@@ -39,6 +39,8 @@ impl Shared {
     /// The root of the failures, if any.
     pub(crate) fn settle(&self) -> Result<()> {
         let mut progress = Progress::new();
+        // Whoever waits for its tasks cannot talk to them.
+        self.lock().attend(false);
         while !self.advance(&mut progress) {}
         let settled = self.lock().end_settled();
         // Of tasks that were cancelled.
@@ -94,7 +96,7 @@ impl State {
             self.end_stalled();
             return Step::Moving;
         }
-        let watches = self.engine.watched().next().is_some();
+        let watches = progress.watches || self.engine.watched().next().is_some();
         let look = if watches { SIGNAL_LOOK } else { LOOK };
         self.machine.wait(Some(Instant::now() + look));
         if progress.is_due() {
@@ -283,6 +285,8 @@ pub(crate) struct Progress {
     looked: Instant,
     seen: BTreeMap<usize, (u64, Instant)>,
     waiting: BTreeMap<TaskId, Instant>,
+    /// The host itself waits for a signal.
+    watches: bool,
 }
 
 impl Progress {
@@ -291,6 +295,15 @@ impl Progress {
             looked: Instant::now(),
             seen: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            watches: false,
+        }
+    }
+
+    /// For a host that waits for a signal.
+    pub(crate) fn watching() -> Progress {
+        Progress {
+            watches: true,
+            ..Progress::new()
         }
     }
 

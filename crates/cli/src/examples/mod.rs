@@ -5,18 +5,23 @@ mod allgather;
 mod allreduce;
 mod broadcast;
 mod collective;
+mod dense;
+mod moe_dispatch;
 mod multi_chip_dispatch;
 mod overlapping_domains;
 mod pod;
 mod reduce;
 mod reduce_scatter;
 mod resident_weight;
+mod serving;
+mod tp_ffn;
 mod two_groups;
 mod vector_add;
 mod vector_graph;
 
 use crate::job::{Check, Job};
 use crate::report::bytes;
+use ringwork::prelude::Dtype;
 use serde_json::json;
 
 /// An example.
@@ -30,6 +35,8 @@ pub(crate) struct Example {
     pub(crate) default_devices: u32,
     /// Whether `--algo` means something here.
     pub(crate) takes_algo: bool,
+    /// Element types it has.
+    pub(crate) dtypes: &'static [Dtype],
     /// How often `--count` elements each chip holds, for a number of ranks.
     pub(crate) counts_per_chip: fn(usize) -> usize,
     /// What this run of it does, in a few words.
@@ -52,6 +59,9 @@ pub(crate) const ALL: &[Example] = &[
     two_groups::EXAMPLE,
     vector_graph::EXAMPLE,
     pod::EXAMPLE,
+    tp_ffn::EXAMPLE,
+    moe_dispatch::EXAMPLE,
+    serving::EXAMPLE,
 ];
 
 /// The list, for people or for programs.

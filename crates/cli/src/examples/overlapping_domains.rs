@@ -12,6 +12,7 @@ pub(super) const EXAMPLE: Example = Example {
     max_devices: None,
     default_devices: 3,
     takes_algo: true,
+    dtypes: &Dtype::ALL,
     counts_per_chip: |_| 2,
     describe: |job| format!("{} sum of {}", job.algorithm, describe_size(job)),
     run,

@@ -13,6 +13,7 @@ pub(super) const EXAMPLE: Example = Example {
     max_devices: None,
     default_devices: 4,
     takes_algo: false,
+    dtypes: &Dtype::ALL,
     counts_per_chip: |_| 2,
     describe: describe_size,
     run,

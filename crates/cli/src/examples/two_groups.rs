@@ -12,6 +12,7 @@ pub(super) const EXAMPLE: Example = Example {
     max_devices: None,
     default_devices: 3,
     takes_algo: true,
+    dtypes: &Dtype::ALL,
     counts_per_chip: |_| 4,
     describe: |job| format!("6 {} sums of {}", job.algorithm, describe_size(job)),
     run,

@@ -11,6 +11,7 @@ pub(super) const EXAMPLE: Example = Example {
     max_devices: Some(1),
     default_devices: 1,
     takes_algo: false,
+    dtypes: &Dtype::ALL,
     counts_per_chip: |_| 3,
     describe: describe_chip_size,
     run,

@@ -13,6 +13,7 @@ pub(super) const EXAMPLE: Example = Example {
     max_devices: None,
     default_devices: 2,
     takes_algo: false,
+    dtypes: &Dtype::ALL,
     counts_per_chip: |_| 9,
     describe: describe_chip_size,
     run,

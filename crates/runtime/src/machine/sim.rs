@@ -8,7 +8,8 @@
 //! # Invariants
 //! - **SMN-1 (one at a time).** A chip runs its tasks one after the other, in the order they were submitted.
 //! - **SMN-2 (told first).** When a task fails, the domains it uses are given up at that virtual moment.
-//! - **SMN-3 (no hang).** A deadlock is reported when nothing can happen any more. A kernel that never comes
+//! - **SMN-3 (no hang).** A deadlock is reported when nothing can happen any more, not even by the host: it may yet
+//!   notify a domain that it attends to. A kernel that never comes
 //!   back to its core keeps the thread; the host notices that nothing moves, and leaves it behind.
 
 use super::{Machine, SegmentPlan};
@@ -211,6 +212,16 @@ impl Machine for SimMachine {
     fn peek(&self, signal: &Signal) -> Option<i32> {
         let signal = *signal;
         self.ask(move |world| world.peek(&signal))?
+    }
+
+    fn notify(&self, signal: &Signal, value: i32) -> bool {
+        let signal = *signal;
+        self.ask(move |world| world.notify(&signal, value))
+            .unwrap_or(false)
+    }
+
+    fn attend(&mut self, segment: Segment, attended: bool) {
+        self.ask(move |world| world.attend(segment, attended));
     }
 
     fn abort(&mut self, segment: Segment, reason: &str) {

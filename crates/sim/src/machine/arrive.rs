@@ -194,18 +194,25 @@ impl State {
         {
             core.unseen.remove(at);
         }
-        let cell = self
+        self.change(notice.slot, notice.how, (notice.rank, notice.issued_ps));
+    }
+
+    /// A signal was set by somebody who is no core.
+    pub(crate) fn set_from_outside(&mut self, segment: u32, offset: u64, value: i32) {
+        let memory = &self.memory;
+        let slot = self
             .signals
-            .change(notice.slot, notice.how, (notice.rank, notice.issued_ps));
+            .slot(segment, offset, || memory.word(segment, offset).unwrap_or(0));
+        self.change(slot, Notify::Set(value), (u32::MAX, 0));
+    }
+
+    fn change(&mut self, slot: u32, how: Notify, cause: (u32, u64)) {
+        let cell = self.signals.change(slot, how, cause);
         let (segment, offset, value) = (cell.segment, cell.offset, cell.value);
         let mut index = 0;
-        while let Some(waiter) = self.signals.cells[notice.slot as usize]
-            .waiters
-            .get(index)
-            .copied()
-        {
+        while let Some(waiter) = self.signals.cells[slot as usize].waiters.get(index).copied() {
             if waiter.compare.holds(value, waiter.operand) {
-                self.signals.cells[notice.slot as usize].waiters.remove(index);
+                self.signals.cells[slot as usize].waiters.remove(index);
                 self.inquire(waiter.core);
             } else {
                 index += 1;

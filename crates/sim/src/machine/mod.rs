@@ -209,6 +209,21 @@ impl Machine {
         Ok(())
     }
 
+    /// Sets the signal at this offset of a segment from outside, in no time, and wakes whoever that satisfies. Does
+    /// nothing if only time is computed.
+    ///
+    /// # Errors
+    /// [`SimError::NotMapped`] if it is not there.
+    pub fn notify(&self, segment: Segment, offset: u64, value: i32) -> std::result::Result<(), SimError> {
+        let mut state = self.inner.state.borrow_mut();
+        if state.memory.is_hollow() {
+            return Ok(());
+        }
+        state.memory.host(segment, offset, 4)?;
+        state.set_from_outside(segment.0, offset, value);
+        Ok(())
+    }
+
     /// Reads bytes of a segment from outside, in no time; zeros if only time is computed.
     ///
     /// # Errors

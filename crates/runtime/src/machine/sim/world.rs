@@ -11,7 +11,7 @@ use ringwork_native::{Event, Failure, registry};
 use ringwork_sim::timeline::Timeline;
 use ringwork_sim::{Machine, Options, SegmentSpec, SimError, Stuck, StuckOn, TaskId};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,6 +46,8 @@ pub(super) struct World {
     segments: BTreeMap<Segment, Layout>,
     /// Domains that were given up, and why.
     alarms: BTreeMap<Segment, String>,
+    /// Domains that the host notifies.
+    attended: BTreeSet<Segment>,
     board: Arc<Board>,
 }
 
@@ -67,6 +69,7 @@ impl World {
             chips: ranks.into_iter().map(chip).collect(),
             segments: BTreeMap::new(),
             alarms: BTreeMap::new(),
+            attended: BTreeSet::new(),
             board,
         }
     }
@@ -100,6 +103,7 @@ impl World {
         self.machine.calm(segment);
         self.segments.remove(&segment);
         self.alarms.remove(&segment);
+        self.attended.remove(&segment);
     }
 
     /// Where bytes of a rank's data are; `None` if they are not all there.
@@ -123,6 +127,19 @@ impl World {
     pub(super) fn peek(&self, signal: &Signal) -> Option<i32> {
         let bytes = self.machine.read(signal.segment(), signal.offset()?, 4).ok()?;
         Some(i32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    pub(super) fn notify(&mut self, signal: &Signal, value: i32) -> bool {
+        let offset = signal.offset();
+        offset.is_some_and(|offset| self.machine.notify(signal.segment(), offset, value).is_ok())
+    }
+
+    pub(super) fn attend(&mut self, segment: Segment, attended: bool) {
+        if attended {
+            self.attended.insert(segment);
+        } else {
+            self.attended.remove(&segment);
+        }
     }
 
     pub(super) fn abort(&mut self, segment: Segment, reason: &str) {
@@ -205,7 +222,9 @@ impl World {
         loop {
             // The one error is a limit of the clock, and there is none.
             if !matches!(self.machine.turn(), Ok(true)) {
-                self.give_up();
+                if !self.waits_for_the_host() {
+                    self.give_up();
+                }
                 break;
             }
             let ended = self.machine.take_ended();
@@ -256,6 +275,13 @@ impl World {
         }
         self.ran(chip, running.id, outcome);
         self.begin(chip);
+    }
+
+    /// Whether the host may yet move a kernel that waits.
+    fn waits_for_the_host(&self) -> bool {
+        let running = self.chips.iter().filter_map(|chip| chip.running.as_ref());
+        let mut domains = running.flat_map(|running| &running.domains);
+        domains.any(|domain| self.attended.contains(domain))
     }
 
     /// Nothing can happen any more: whatever still runs waits for ever (SMN-3).

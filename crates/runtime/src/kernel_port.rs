@@ -1,0 +1,546 @@
+//! The host's end of a queue in both directions between a host and a kernel that is already running.
+//!
+//! [`Node::open_port`] makes the window; a task is submitted with its [`slots`](KernelPort::slots),
+//! [`headers`](KernelPort::headers) and [`cells`](KernelPort::cells), and opens the other end: see
+//! [`HostPort`](ringwork_isa::HostPort), which also has the picture and the rules (HST-1 to HST-4). Between that and
+//! the end of the orchestration, the host sends and receives.
+//!
+//! A payload is written once, into its slot, and read once, out of it; the kernel works on it where it lies.
+//!
+//! # Invariants
+//! - **KPT-1 (ends).** Every wait of the host ends: satisfied; with [`Error::PortDead`] when no task uses the port
+//!   any more, whatever ended it; or with [`Error::PortSilent`] at the limit, after which the port is as good as before.
+//! - **KPT-2 (nothing is lost).** What the kernel sent before it ended can be received after.
+//! - **KPT-3 (attended).** While an orchestration runs and does not wait for its tasks, their kernels wait for the host
+//!   without a limit; otherwise their limit counts.
+
+use crate::buffer::{Buffer, SignalRow};
+use crate::domain::{Domain, DomainSpec};
+use crate::error::{Error, Result};
+use crate::node::{Node, Shared, State};
+use crate::settle::Progress;
+use ringwork_isa::{
+    Compare, Device, Direction, Element, Header, MessageKind, PortCell, PortLayout, Rank, Returns, Signal,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The host's end of a port. Dropping it ends the kernel at the other end, unless that was told to
+/// [stop](KernelPort::stop).
+#[derive(Debug)]
+pub struct KernelPort<T> {
+    inner: Arc<Inner<T>>,
+    /// Requests so far.
+    sent: i32,
+    told_to_stop: bool,
+    /// The kernel has said stop.
+    stopped: bool,
+}
+
+/// What messages need too.
+#[derive(Debug)]
+struct Inner<T> {
+    layout: PortLayout,
+    device: Device,
+    domain: Domain,
+    slots: Buffer<T>,
+    headers: Buffer<i32>,
+    cells: SignalRow,
+    /// Locked before the node, if both are.
+    responses: Mutex<Returns>,
+}
+
+/// What came from the kernel.
+#[derive(Debug)]
+pub enum Response<T: Element> {
+    /// A response.
+    Data(Message<T>),
+    /// The kernel reports something that went wrong, by a number that both ends understand.
+    Error(i32, Message<T>),
+    /// No more responses will come.
+    Stop,
+}
+
+impl Node {
+    /// Opens a port to a chip: `depth` messages each way, a power of two, of up to `slot_len` elements.
+    ///
+    /// # Errors
+    /// If there is no such chip or no memory, or `depth` cannot be.
+    pub fn open_port<T: Element>(
+        &self,
+        device: Device,
+        depth: u32,
+        slot_len: usize,
+    ) -> Result<KernelPort<T>> {
+        let layout = PortLayout { depth, slot_len };
+        if !layout.is_valid() || i32::try_from(slot_len).is_err() {
+            let (most, longest) = (PortLayout::MAX_DEPTH, i32::MAX);
+            let why =
+                format!("{depth} messages of {slot_len}; a power of two up to {most}, of up to {longest}");
+            return Err(Error::config("port", why));
+        }
+        let spec = DomainSpec::new("port", [device])
+            .buffer::<T>("slots", layout.slots_len())
+            .buffer::<i32>("headers", layout.headers_len())
+            .signals("cells", PortLayout::CELLS);
+        let domain = self.open_domain(&spec)?;
+        let inner = Inner {
+            layout,
+            device,
+            slots: domain.buffer("slots")?,
+            headers: domain.buffer("headers")?,
+            cells: domain.signals("cells")?,
+            responses: Mutex::default(),
+            domain,
+        };
+        let attended = inner.cell(PortCell::Attended)?;
+        let mut state = inner.node().lock();
+        state.ports.insert(inner.domain.segment(), (attended, false));
+        state.attend(true);
+        drop(state);
+        Ok(KernelPort {
+            inner: Arc::new(inner),
+            sent: 0,
+            told_to_stop: false,
+            stopped: false,
+        })
+    }
+}
+
+impl<T: Element> KernelPort<T> {
+    /// What a task takes first to open its end: the slots.
+    #[must_use]
+    pub fn slots(&self) -> &Buffer<T> {
+        &self.inner.slots
+    }
+
+    /// What a task takes second: the headers.
+    #[must_use]
+    pub fn headers(&self) -> &Buffer<i32> {
+        &self.inner.headers
+    }
+
+    /// What a task takes third: the signals.
+    #[must_use]
+    pub fn cells(&self) -> &SignalRow {
+        &self.inner.cells
+    }
+
+    /// Sends a request, waiting for a free slot.
+    ///
+    /// # Errors
+    /// As [`reserve`](KernelPort::reserve).
+    pub fn send(&mut self, data: &[T]) -> Result<()> {
+        let slot = self.reserve(data.len())?;
+        slot.write(0, data)?;
+        slot.send()
+    }
+
+    /// Sends a request if a slot is free; whether it was.
+    ///
+    /// # Errors
+    /// As [`reserve`](KernelPort::reserve), without the wait.
+    pub fn try_send(&mut self, data: &[T]) -> Result<bool> {
+        if !self.is_free()? {
+            return Ok(false);
+        }
+        self.send(data).map(|()| true)
+    }
+
+    /// Tells the kernel that something went wrong on this side: a number that both ends understand, and more.
+    ///
+    /// # Errors
+    /// As [`reserve`](KernelPort::reserve).
+    pub fn send_error(&mut self, code: i32, data: &[T]) -> Result<()> {
+        let slot = self.reserve(data.len())?;
+        slot.write(0, data)?;
+        slot.publish(MessageKind::Error(code))
+    }
+
+    /// Says that no more requests will come. The kernel ends when it has taken all before; receive until
+    /// [`Response::Stop`] if it says so too.
+    ///
+    /// # Errors
+    /// As [`reserve`](KernelPort::reserve).
+    pub fn stop(&mut self) -> Result<()> {
+        self.reserve(0)?.publish(MessageKind::Stop)?;
+        self.told_to_stop = true;
+        Ok(())
+    }
+
+    /// Whether [`stop`](KernelPort::stop) was sent.
+    #[must_use]
+    pub fn is_told_to_stop(&self) -> bool {
+        self.told_to_stop
+    }
+
+    /// Waits for a free slot for a request of `len` elements, to be written where it will be read, then
+    /// [sent](Slot::send).
+    ///
+    /// # Errors
+    /// If it is longer than a slot or the kernel was told to stop; or as KPT-1 says.
+    pub fn reserve(&mut self, len: usize) -> Result<Slot<'_, T>> {
+        if len > self.inner.layout.slot_len {
+            return Err(Error::Length {
+                what: format!("a slot of the port to chip {}", self.inner.device),
+                have: self.inner.layout.slot_len,
+                asked: len,
+            });
+        }
+        if self.told_to_stop {
+            let why = "the kernel was told to stop; open another port to go on";
+            return Err(Error::config("port", why));
+        }
+        let needed = self.inner.layout.needs_freed(self.sent);
+        let (cell, what) = (PortCell::RequestsFreed, "a free slot for a request");
+        self.inner.wait(self.sent, cell, needed, what)?;
+        Ok(Slot { port: self, len })
+    }
+
+    /// Whether a slot for a request is free.
+    ///
+    /// # Errors
+    /// [`Error::PortDead`] if the node was closed or its signals were made fresh after a failure.
+    pub fn is_free(&self) -> Result<bool> {
+        let needed = self.inner.layout.needs_freed(self.sent);
+        let mut state = self.inner.node().lock();
+        state.move_on();
+        self.inner
+            .look(&mut state, self.sent, PortCell::RequestsFreed, needed)
+    }
+
+    /// Waits for the next response, in the order they were sent. After the kernel's stop there is only that.
+    ///
+    /// # Errors
+    /// As KPT-1 says.
+    pub fn recv(&mut self) -> Result<Response<T>> {
+        if self.stopped {
+            return Ok(Response::Stop);
+        }
+        let needed = self.inner.responses().next().wrapping_add(1);
+        self.inner
+            .wait(self.sent, PortCell::ResponsesSent, needed, "a response")?;
+        self.take()
+    }
+
+    /// The next response, if it is there.
+    ///
+    /// # Errors
+    /// [`Error::PortDead`] if it is not and never will be.
+    pub fn try_recv(&mut self) -> Result<Option<Response<T>>> {
+        if self.stopped {
+            return Ok(Some(Response::Stop));
+        }
+        let needed = self.inner.responses().next().wrapping_add(1);
+        let mut state = self.inner.node().lock();
+        state.move_on();
+        let unused = state.unused(self.inner.domain.segment());
+        let there = self
+            .inner
+            .look(&mut state, self.sent, PortCell::ResponsesSent, needed)?;
+        if !there && unused {
+            return Err(self.inner.dead(&state));
+        }
+        drop(state);
+        there.then(|| self.take()).transpose()
+    }
+
+    /// Takes a response that is there.
+    fn take(&mut self) -> Result<Response<T>> {
+        let Inner { layout, .. } = *self.inner;
+        let number = self.inner.responses().next();
+        let start = layout.header_start(Direction::Response, number);
+        let mut words = [0; PortLayout::HEADER_LEN];
+        self.inner.headers.peek_at(start, &mut words)?;
+        // Copied once, then judged: whatever the kernel does to it now changes nothing.
+        let Some(header) = Header::from_words(&words, &layout) else {
+            let state = self.inner.node().lock();
+            return Err(self
+                .inner
+                .dead_because(&state, "the kernel wrote a header that is none"));
+        };
+        self.inner.responses().take();
+        let message = Message {
+            inner: self.inner.clone(),
+            number,
+            len: header.len,
+        };
+        Ok(match header.kind {
+            MessageKind::Data => Response::Data(message),
+            MessageKind::Error(code) => Response::Error(code, message),
+            MessageKind::Stop => {
+                self.stopped = true;
+                Response::Stop
+            }
+        })
+    }
+}
+
+impl<T> Drop for KernelPort<T> {
+    fn drop(&mut self) {
+        let segment = self.inner.domain.segment();
+        let mut state = self.inner.domain.node().lock();
+        state.stop_attending(segment);
+        if !self.told_to_stop && !state.unused(segment) {
+            let device = self.inner.device;
+            let reason = format!("the host dropped its end of the port to chip {device} without a stop");
+            state.machine.abort(segment, &reason);
+        }
+    }
+}
+
+/// A free slot for a request.
+#[derive(Debug)]
+#[must_use = "nothing is sent until it is"]
+pub struct Slot<'p, T> {
+    port: &'p mut KernelPort<T>,
+    len: usize,
+}
+
+impl<T: Element> Slot<'_, T> {
+    /// Elements of the request.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes some elements of the request, from element `at` on.
+    ///
+    /// # Errors
+    /// If they are not all inside.
+    pub fn write(&self, at: usize, data: &[T]) -> Result<()> {
+        let Inner {
+            layout,
+            slots,
+            device,
+            ..
+        } = &*self.port.inner;
+        inside(*device, self.len, at, data.len())?;
+        let start = layout.payload_start(Direction::Request, self.port.sent);
+        slots.poke_at(start + at, data)
+    }
+
+    /// Sends it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] and the like.
+    pub fn send(self) -> Result<()> {
+        self.publish(MessageKind::Data)
+    }
+
+    fn publish(self, kind: MessageKind) -> Result<()> {
+        let Slot { port, len } = self;
+        let (inner, number) = (&port.inner, port.sent);
+        let start = inner.layout.header_start(Direction::Request, number);
+        inner.headers.poke_at(start, &Header { kind, len }.words())?;
+        let next = number.wrapping_add(1);
+        inner.notify(&inner.node().lock(), PortCell::RequestsSent, next)?;
+        port.sent = next;
+        Ok(())
+    }
+}
+
+/// A response, in its slot until this is dropped. In any order: the kernel gets slots back in order.
+#[derive(Debug)]
+pub struct Message<T: Element> {
+    inner: Arc<Inner<T>>,
+    number: i32,
+    len: usize,
+}
+
+impl<T: Element> Message<T> {
+    /// Elements of its payload.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Messages that came before it, since the port was opened; wraps.
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.number
+    }
+
+    /// Its payload.
+    ///
+    /// # Errors
+    /// If the node was closed.
+    pub fn read(&self) -> Result<Vec<T>> {
+        let mut data = vec![T::zeroed(); self.len];
+        self.read_at(0, &mut data)?;
+        Ok(data)
+    }
+
+    /// Some elements of its payload, from element `at` on.
+    ///
+    /// # Errors
+    /// If they are not all inside, or the node was closed.
+    pub fn read_at(&self, at: usize, data: &mut [T]) -> Result<()> {
+        let Inner {
+            layout,
+            slots,
+            device,
+            ..
+        } = &*self.inner;
+        inside(*device, self.len, at, data.len())?;
+        let start = layout.payload_start(Direction::Response, self.number);
+        slots.peek_at(start + at, data)
+    }
+}
+
+impl<T: Element> Drop for Message<T> {
+    fn drop(&mut self) {
+        let mut responses = self.inner.responses();
+        if responses.give_back(self.number) {
+            // One that cannot be told any more does not wait for it either.
+            let state = self.inner.node().lock();
+            let _ = self
+                .inner
+                .notify(&state, PortCell::ResponsesFreed, responses.freed());
+        }
+    }
+}
+
+fn inside(device: Device, have: usize, at: usize, len: usize) -> Result<()> {
+    match at.checked_add(len) {
+        Some(end) if end <= have => Ok(()),
+        end => Err(Error::Length {
+            what: format!("a message of the port to chip {device}"),
+            have,
+            asked: end.unwrap_or(usize::MAX),
+        }),
+    }
+}
+
+impl<T: Element> Inner<T> {
+    fn node(&self) -> &Shared {
+        self.domain.node()
+    }
+
+    fn responses(&self) -> MutexGuard<'_, Returns> {
+        self.responses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cell(&self, cell: PortCell) -> Result<Signal> {
+        self.cells.cell(Rank(0), cell as u32)
+    }
+
+    fn notify(&self, state: &State, cell: PortCell, value: i32) -> Result<()> {
+        state.usable(self.domain.segment())?;
+        if state.machine.notify(&self.cell(cell)?, value) {
+            Ok(())
+        } else {
+            Err(self.dead(state))
+        }
+    }
+
+    /// Whether a signal of the kernel's has got so far; an error if it never will (KPT-1).
+    fn look(&self, state: &mut State, sent: i32, cell: PortCell, needed: i32) -> Result<bool> {
+        state.usable(self.domain.segment())?;
+        let mine = self.cell(PortCell::RequestsSent)?;
+        if state.machine.peek(&mine) != Some(sent) {
+            return Err(self.dead_because(state, "its signals were made fresh after a failed run"));
+        }
+        let value = state.machine.peek(&self.cell(cell)?);
+        Ok(value.is_some_and(|value| Compare::Ge.holds(value, needed)))
+    }
+
+    /// Waits for a signal of the kernel's, while the graph moves.
+    fn wait(&self, sent: i32, cell: PortCell, needed: i32, what: &str) -> Result<()> {
+        let mut progress = Progress::watching();
+        let start = Instant::now();
+        let mut over = false;
+        loop {
+            let mut state = self.node().lock();
+            // In this order: what it sent before it ended is there when its end is known (KPT-2).
+            let unused = over || state.unused(self.domain.segment());
+            if self.look(&mut state, sent, cell, needed)? {
+                return Ok(());
+            }
+            if unused {
+                return Err(self.dead(&state));
+            }
+            if state.is_host_task() {
+                let why = "a host task cannot wait for a kernel; do it in the orchestration";
+                return Err(Error::config("port", why));
+            }
+            if start.elapsed() >= state.wait_limit {
+                return Err(Error::PortSilent {
+                    worker: state.name.clone(),
+                    device: self.device,
+                    after_ms: start.elapsed().as_millis(),
+                    what: what.into(),
+                    last_seen: state.last_seen(self.device),
+                });
+            }
+            state.attend(true);
+            drop(state);
+            over = self.node().advance(&mut progress);
+        }
+    }
+
+    /// Why nobody is at the other end.
+    fn dead(&self, state: &State) -> Error {
+        let gone = state
+            .chip(self.device)
+            .ok()
+            .and_then(|chip| state.machine.end(chip));
+        match gone {
+            Some(cause) => self.dead_because(state, &format!("the chip is gone: {cause}")),
+            None => self.dead_because(
+                state,
+                "no task has its other end: not yet, or its kernel has ended",
+            ),
+        }
+    }
+
+    fn dead_because(&self, state: &State, why: &str) -> Error {
+        Error::PortDead {
+            worker: state.name.clone(),
+            device: self.device,
+            why: why.into(),
+        }
+    }
+}
+
+impl State {
+    /// Says to kernels at open ports whether the host attends to them (KPT-3).
+    pub(crate) fn attend(&mut self, attend: bool) {
+        for (segment, (cell, attended)) in &mut self.ports {
+            if *attended != attend {
+                *attended = attend;
+                self.machine.notify(cell, i32::from(attend));
+                self.machine.attend(*segment, attend);
+            }
+        }
+    }
+
+    fn stop_attending(&mut self, segment: ringwork_isa::Segment) {
+        if let Some((cell, _)) = self.ports.remove(&segment) {
+            self.machine.notify(&cell, 0);
+            self.machine.attend(segment, false);
+        }
+    }
+
+    /// Whether no task that is under way or to come uses a segment.
+    fn unused(&self, segment: ringwork_isa::Segment) -> bool {
+        self.segments.get(&segment).is_none_or(|known| known.uses == 0)
+    }
+
+    fn last_seen(&self, device: Device) -> String {
+        let chip = self.chip(device).ok();
+        chip.map_or_else(String::new, |chip| self.machine.last_seen(chip).what)
+    }
+}
