@@ -28,7 +28,7 @@ pub(crate) struct RunArguments {
     /// devices need]
     #[arg(short, long, value_name = "FILE|PRESET")]
     topology: Option<String>,
-    /// Write what ran where and when: .html to look at, .json for Perfetto
+    /// Write what ran where and when: .html to look at, .json for Perfetto; also of a run that failed
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// The chips: 0-3 or 0,2,5

@@ -161,9 +161,9 @@ impl Activity {
         let Some(recorder) = &self.recorder else {
             return work();
         };
-        let start = ticks::now();
+        let start = ticks::about_now();
         let done = work();
-        recorder.put(doing, self.line.get(), (start, ticks::now()), (bytes, 0));
+        recorder.put(doing, self.line.get(), (start, ticks::about_now()), (bytes, 0));
         done
     }
 
@@ -172,16 +172,21 @@ impl Activity {
         let Some(recorder) = &self.recorder else {
             return wait();
         };
-        let start = ticks::now();
+        let start = ticks::about_now();
         let done = wait();
-        recorder.put(Doing::Wait, self.line.get(), (start, ticks::now()), (cell, name));
+        recorder.put(
+            Doing::Wait,
+            self.line.get(),
+            (start, ticks::about_now()),
+            (cell, name),
+        );
         done
     }
 
     /// Records a notify that is about to happen.
     pub(crate) fn notifies(&self, cell: impl FnOnce() -> u64) {
         if let Some(recorder) = &self.recorder {
-            let now = ticks::now();
+            let now = ticks::about_now();
             recorder.put(Doing::Notify, self.line.get(), (now, now), (cell(), 0));
         }
     }
@@ -192,7 +197,7 @@ impl Activity {
         let text = self.text(name.as_ptr() as usize, || {
             name.rsplit("::").next().unwrap_or(name).to_owned()
         });
-        let start = ticks::now();
+        let start = ticks::about_now();
         let outer = recorder.begin(core, text, start, number);
         Some(Begun {
             start,
@@ -205,7 +210,7 @@ impl Activity {
     /// It has ended.
     pub(crate) fn end_task(&self, begun: &Begun, failed: bool) {
         if let Some(recorder) = &self.recorder {
-            let times = (begun.start, ticks::now());
+            let times = (begun.start, ticks::about_now());
             recorder.put(Doing::Task, begun.text, times, (begun.number, failed.into()));
             recorder.end(begun.outer);
         }

@@ -175,7 +175,7 @@ fn recorder() {
         let graph = chain::task(&x, &y, 1000);
         let captured = node.capture(chip, &graph).expect("capture");
         let replay = captured.replay(&graph).expect("replay");
-        (node, captured, graph, replay)
+        (node, graph, replay, (x, y, captured))
     });
     let ratio = |name: &str, per: usize, turn: &dyn Fn(&Node, usize)| {
         // The fastest of all turns of each: everything else only adds.
@@ -210,7 +210,7 @@ fn recorder() {
         "recorder: a task of a chip's graph, inferred",
         1000,
         &|node, which| {
-            node.run(|orch| orch.submit(chip, nodes[which].2.clone()))
+            node.run(|orch| orch.submit(chip, nodes[which].1.clone()))
                 .expect("run");
         },
     );
@@ -218,7 +218,7 @@ fn recorder() {
         "recorder: a task of a chip's graph, captured",
         1000,
         &|node, which| {
-            node.run(|orch| orch.submit(chip, nodes[which].3.clone()))
+            node.run(|orch| orch.submit(chip, nodes[which].2.clone()))
                 .expect("run");
         },
     );

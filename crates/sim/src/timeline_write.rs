@@ -63,7 +63,7 @@ impl Timeline {
     }
 
     /// Chrome's trace format: open it in <https://ui.perfetto.dev>. One process per row, one thread per kind
-    /// and lane, arrows as flows.
+    /// and lane, arrows as flows, the critical path as a process of its own.
     #[must_use]
     pub fn chrome_json(&self) -> String {
         let lanes = self.lanes();
@@ -110,22 +110,67 @@ impl Timeline {
             );
             event(&mut out, text);
         }
+        let mut slices_of: Vec<Vec<usize>> = vec![Vec::new(); self.rows.len()];
+        for (index, slice) in self.slices.iter().enumerate() {
+            if let Some(row) = slices_of.get_mut(slice.row as usize) {
+                row.push(index);
+            }
+        }
+        for row in &mut slices_of {
+            row.sort_by_key(|index| self.slices[*index].start_ps);
+        }
         for (id, arrow) in self.arrows.iter().enumerate() {
-            let (from, to) = (thread(Kind::Task, 0), thread(Kind::Wait, 0));
-            let start = (arrow.from.0, micros(arrow.from.1));
-            let end = (arrow.to.0, micros(arrow.to.1));
+            // An arrow hangs on a slice, and is drawn only from and to moments inside one.
+            let hang = |(row, at): (u32, u64)| {
+                let of_row = slices_of.get(row as usize).map_or(&[][..], |row| row);
+                let begun = of_row.partition_point(|i| self.slices[*i].start_ps <= at);
+                let near = of_row[..begun].iter().rev().take(NEAR);
+                let around = near.filter(|i| at <= self.slices[**i].end_ps);
+                let innermost = around.min_by_key(|i| {
+                    let slice = &self.slices[**i];
+                    (slice.end_ps - slice.start_ps, slice.kind)
+                });
+                innermost.map_or((row, thread(Kind::Task, 0), micros(at)), |i| {
+                    let slice = &self.slices[*i];
+                    let inside = at.min(slice.end_ps.saturating_sub(1000)).max(slice.start_ps);
+                    (row, thread(slice.kind, lanes[*i]), micros(inside))
+                })
+            };
+            let (start, end) = (hang(arrow.from), hang(arrow.to));
             event(
                 &mut out,
                 format!(
-                    r#"{{"ph":"s","id":{id},"pid":{},"tid":{from},"ts":{},"cat":"signal","name":"signal"}}"#,
-                    start.0, start.1
+                    r#"{{"ph":"s","id":{id},"pid":{},"tid":{},"ts":{},"cat":"cause","name":"cause"}}"#,
+                    start.0, start.1, start.2
                 ),
             );
             event(
                 &mut out,
                 format!(
-                    r#"{{"ph":"f","bp":"e","id":{id},"pid":{},"tid":{to},"ts":{},"cat":"signal","name":"signal"}}"#,
-                    end.0, end.1
+                    r#"{{"ph":"f","bp":"e","id":{id},"pid":{},"tid":{},"ts":{},"cat":"cause","name":"cause"}}"#,
+                    end.0, end.1, end.2
+                ),
+            );
+        }
+        // The critical path is a row of its own: which chip decides the total time, when.
+        let pid = self.rows.len();
+        for (index, (row, from, to)) in self.critical_path().into_iter().enumerate() {
+            if index == 0 {
+                event(
+                    &mut out,
+                    format!(
+                        r#"{{"ph":"M","pid":{pid},"name":"process_name","args":{{"name":"critical path"}}}}"#
+                    ),
+                );
+            }
+            let name = self.rows.get(row as usize).map_or("", |name| name);
+            event(
+                &mut out,
+                format!(
+                    r#"{{"ph":"X","pid":{pid},"tid":0,"ts":{},"dur":{},"cat":"critical path","name":{}}}"#,
+                    micros(from),
+                    micros(to - from),
+                    json_string(name),
                 ),
             );
         }
@@ -133,7 +178,8 @@ impl Timeline {
         out
     }
 
-    /// One page with everything in it: rows per chip, zoom with the wheel, move by dragging, point to read.
+    /// One page with everything in it: rows per chip, zoom with the wheel or the keys, move by dragging, point to
+    /// read. Its address can say what to show first: `#12us-40us`.
     #[must_use]
     pub fn html(&self) -> String {
         let lanes = self.lanes();
@@ -164,7 +210,7 @@ impl Timeline {
         let loads = self.loads.iter().take(12).map(|load| {
             let percent = 100.0 * load.busy_ps as f64 / end as f64;
             format!(
-                "<tr><td>{}</td><td>{} B</td><td>{}</td><td><div class=bar style=\"width:{:.1}px\"></div>{}%</td></tr>",
+                "<tr><td>{}</td><td>{} B</td><td>{}</td><td><div class=bar-of style=\"width:{:.1}px\"></div>{}%</td></tr>",
                 escape(&load.name),
                 load.bytes,
                 ShowPs(load.busy_ps),
@@ -176,7 +222,7 @@ impl Timeline {
             .replace(
                 "@SUMMARY@",
                 &format!(
-                    "{} in all on {} chips; the critical path is on {} of them",
+                    "{} in all on {} rows; the critical path is on {} of them",
                     ShowPs(self.end_ps()),
                     self.rows.len(),
                     path.iter()
@@ -211,6 +257,9 @@ impl Timeline {
             )
     }
 }
+
+/// How many slices before a moment are looked at for the one that an arrow hangs on; a task is found without that.
+const NEAR: usize = 64;
 
 const PAGE: &str = include_str!("timeline.html");
 

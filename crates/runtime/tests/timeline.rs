@@ -1,0 +1,136 @@
+//! What chips record of themselves, as a timeline and in reports of failures.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+extern crate ringwork_native as ringwork;
+
+use ringwork_isa::{Compare, Core, InOut, Notify, Result, Signals};
+use ringwork_macros::kernel;
+use ringwork_runtime::{Device, DomainSpec, Error, Node};
+use ringwork_sim::timeline::{Kind, Timeline};
+
+#[kernel]
+async fn touch<C: Core>(core: &C, x: InOut<i32>) -> Result<()> {
+    let tile = core.load(x).await?;
+    core.store(x, &tile).await
+}
+
+/// Rank 1 waits until rank 0, which is given time to be waited for, lets it go on.
+#[kernel]
+async fn hand_over<C: Core>(core: &C, row: Signals) -> Result<()> {
+    let mine = row.at(0)?;
+    if core.device().0 == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        core.notify(mine.on(ringwork_isa::Rank(1))?, Notify::Set(1)).await
+    } else {
+        core.wait(mine, Compare::Ge, 1).await.map(drop)
+    }
+}
+
+#[kernel]
+async fn refuse<C: Core>(_core: &C) -> Result<()> {
+    Err(ringwork_isa::Error::failed("no"))
+}
+
+fn tasks<'a>(timeline: &'a Timeline, label: &str) -> Vec<&'a ringwork_sim::timeline::Slice> {
+    let slices = timeline.slices.iter();
+    slices
+        .filter(|slice| slice.kind == Kind::Task && slice.label == label)
+        .collect()
+}
+
+#[test]
+fn tasks_are_slices_and_what_waited_for_what_is_an_arrow() {
+    let node = Node::builder().devices(0..2).launch().unwrap();
+    let x = node.tensor(Device(0), &[1, 2, 3]).unwrap();
+    node.run(|orch| {
+        orch.submit(Device(0), touch::task(&x))?;
+        let held = x.clone();
+        orch.updates(&x)
+            .host_task("look", move || held.read().map(drop))?;
+        orch.submit(Device(0), touch::task(&x))
+    })
+    .unwrap();
+    let timeline = node.clock().timeline().unwrap();
+    assert_eq!(timeline.rows, ["chip 0", "chip 1", "host"]);
+    let (touched, looked) = (tasks(&timeline, "touch"), tasks(&timeline, "look"));
+    assert_eq!((touched.len(), looked.len()), (2, 1));
+    let arrows: Vec<_> = timeline
+        .arrows
+        .iter()
+        .map(|arrow| (arrow.from, arrow.to))
+        .collect();
+    assert_eq!(
+        arrows,
+        [
+            ((0, touched[0].end_ps), (2, looked[0].start_ps)),
+            ((2, looked[0].end_ps), (0, touched[1].start_ps)),
+        ]
+    );
+    let path = timeline.critical_path();
+    assert_eq!(path.first().unwrap().0, 0);
+    assert!(path.iter().any(|(row, ..)| *row == 2), "{path:?}");
+    node.close();
+    assert_eq!(
+        node.clock().timeline().unwrap().slices.len(),
+        timeline.slices.len()
+    );
+}
+
+#[test]
+fn a_notify_points_to_the_end_of_the_wait_that_it_ended() {
+    let node = Node::builder().devices(0..2).launch().unwrap();
+    let spec = DomainSpec::new("pair", [Device(0), Device(1)]).signals("row", 1);
+    let domain = node.open_domain(&spec).unwrap();
+    let row = domain.signals("row").unwrap();
+    node.run(|orch| orch.group([Device(0), Device(1)], |_| Ok(hand_over::task(&row))))
+        .unwrap();
+    let timeline = node.clock().timeline().unwrap();
+    let waits: Vec<_> = timeline
+        .slices
+        .iter()
+        .filter(|slice| slice.kind == Kind::Wait)
+        .collect();
+    // A chip that came up late may have found its signal there.
+    let Some(wait) = waits.first() else { return };
+    assert_eq!(wait.row, 1);
+    assert!(
+        wait.label.starts_with("signal 0 of rank 1 (timeline.rs:"),
+        "{}",
+        wait.label
+    );
+    let arrow = timeline
+        .arrows
+        .iter()
+        .find(|arrow| arrow.to == (1, wait.end_ps))
+        .unwrap();
+    assert_eq!(arrow.from.0, 0);
+    assert!(arrow.from.1 >= wait.start_ps && arrow.from.1 <= wait.end_ps);
+}
+
+#[test]
+fn a_failure_says_what_every_chip_did_last_behind_its_one_line() {
+    let node = Node::builder().devices(0..2).launch().unwrap();
+    let x = node.tensor(Device(1), &[1]).unwrap();
+    node.run(|orch| orch.submit(Device(1), touch::task(&x))).unwrap();
+    let error = node
+        .run(|orch| orch.submit(Device(0), refuse::task()))
+        .unwrap_err();
+    assert!(matches!(error, Error::Task(_)), "{error}");
+    assert_eq!(error.to_string().lines().count(), 1);
+    let recent = error.recent().unwrap();
+    let last = |chip: usize| recent.chips[chip].1.last().unwrap().clone();
+    assert!(last(0).starts_with("task refuse (failed), "), "{recent}");
+    assert!(last(1).starts_with("task touch, "), "{recent}");
+    assert!(
+        recent.to_string().starts_with("chip 0\n  task refuse"),
+        "{recent}"
+    );
+}
+
+#[test]
+fn a_node_that_does_not_record_has_no_timeline() {
+    let node = Node::builder().devices(0..1).record(false).launch().unwrap();
+    node.run(|orch| orch.submit(Device(0), refuse::task()))
+        .unwrap_err();
+    assert!(node.clock().timeline().is_none());
+}
