@@ -65,7 +65,7 @@ pub(crate) struct Activity {
     recorder: Option<Recorder>,
 }
 
-/// A task that was begun, to be handed to [`Activity::end_task`].
+/// A task that was begun, to be handed to `Activity::end_task`.
 #[derive(Debug)]
 #[must_use = "a task that is begun is ended"]
 pub struct Begun {

@@ -288,7 +288,7 @@ impl Attached {
         let origin = self.memory.pointer(0, 0, 1)?;
         let offset = (std::ptr::from_ref(cell) as u64).checked_sub(origin as u64)?;
         let inside = offset < self.layout.bytes();
-        inside.then(|| u64::from(self.layout.segment.0) << 32 | offset / SIGNAL_STRIDE_BYTES)
+        inside.then(|| (u64::from(self.layout.segment.0) << 32) | (offset / SIGNAL_STRIDE_BYTES))
     }
 
     fn with_header(self) -> Attached {
