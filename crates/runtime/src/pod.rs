@@ -237,7 +237,7 @@ const OWN: Kind = Kind(1);
 
 /// How a task failed.
 enum Failed {
-    Below(Error),
+    Below(Box<Error>),
     Own(String),
     Panicked(String),
 }
@@ -364,7 +364,7 @@ impl<'env, C: Worker> PodOrchestrator<'env, C> {
                     .map_or_else(|| "its own".into(), Worker::name);
                 let worker = self.pod.name.clone();
                 self.failure.get_or_insert_with(|| match failed {
-                    Failed::Below(cause) => Error::below(&worker, &child, cause, Vec::new()),
+                    Failed::Below(cause) => Error::below(&worker, &child, *cause, Vec::new()),
                     Failed::Own(message) => Error::Host {
                         worker,
                         name,
@@ -438,7 +438,10 @@ impl<'env, C: Worker> PodSubmission<'_, 'env, C> {
             return Err(Error::config("submit", why));
         };
         self.spec.place = Place::On(Executor(u32::try_from(child).unwrap_or(u32::MAX)));
-        self.accept(name, Box::new(|| task(worker).map_err(Failed::Below)))
+        self.accept(
+            name,
+            Box::new(|| task(worker).map_err(|error| Failed::Below(error.into()))),
+        )
     }
 
     /// Submits work for the worker itself: a closure that takes its turn.
