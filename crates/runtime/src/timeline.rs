@@ -68,7 +68,7 @@ impl Records {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recent {
     /// By chip, the newest last; each one line, such as `task add, 3.2 us, ended 12 us before`.
-    pub chips: Vec<(Device, Vec<String>)>,
+    pub chips: Box<[(Device, Vec<String>)]>,
 }
 
 /// Entries of each chip in a report.
