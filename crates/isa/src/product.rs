@@ -1,7 +1,7 @@
 //! The matrix product: one loop for all platforms.
 //!
 //! Every element of the result is `((c + a0 b0) + a1 b1) + ...` in the order of `k`, each product and each sum
-//! rounded to [`Element::Wide`](crate::Element::Wide), never fused. That is a rule about bits: it does not
+//! rounded to [`Element::Wide`], never fused. That is a rule about bits: it does not
 //! depend on blocks, vectors or the processor. (Of several NaNs, whose payload survives is left open.)
 //!
 //! Blocks are for speed only. `b` is widened once into panels of `LANES` columns; `ROWS` x `LANES` results are

@@ -321,7 +321,7 @@ impl<T: Element> Port<T> {
     }
 }
 
-/// Something an asynchronous instruction has begun, to be finished by [`Core::join`](crate::Core::join).
+/// Something an asynchronous instruction has begun, to be finished by [`Core::join`].
 pub trait Pending {
     /// What there is when it is finished.
     type Output;
@@ -333,7 +333,7 @@ pub trait Pending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(pub u64);
 
-/// A copy under way, by [`Core::copy_async`](crate::Core::copy_async).
+/// A copy under way, by [`Core::copy_async`].
 #[derive(Debug)]
 #[must_use = "the copy is not over before it is joined"]
 pub struct Copying(pub(crate) Ticket);
@@ -345,7 +345,7 @@ impl Pending for Copying {
     }
 }
 
-/// A message on its way out, by [`Core::send_async`](crate::Core::send_async).
+/// A message on its way out, by [`Core::send_async`].
 #[derive(Debug)]
 #[must_use = "the message may not go out before it is joined"]
 pub struct Sending<T> {
@@ -383,7 +383,7 @@ impl<T: Element> Pending for Sending<T> {
     }
 }
 
-/// A message on its way in, by [`Core::recv_async`](crate::Core::recv_async).
+/// A message on its way in, by [`Core::recv_async`].
 #[derive(Debug)]
 #[must_use = "the message is not here before it is joined"]
 pub struct Receiving<T> {

@@ -141,7 +141,7 @@ pub trait Parameter: Sized {
 /// Decodes argument `index` of a kernel; used by `#[kernel]`.
 ///
 /// # Errors
-/// [`ErrorKind::BadArgument`](crate::ErrorKind::BadArgument) if it is missing or of another type.
+/// [`ErrorKind::BadArgument`] if it is missing or of another type.
 pub fn decode<P: Parameter>(
     kernel: &'static str,
     args: &[Arg],

@@ -57,7 +57,7 @@ impl<T: Element> Tile<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] if that is another number of elements.
+    /// [`ErrorKind::LengthMismatch`] if that is another number of elements.
     #[track_caller]
     pub fn shaped(self, rows: usize, columns: usize) -> Result<Tile<T>> {
         if rows.checked_mul(columns) != Some(self.len()) {
@@ -121,7 +121,7 @@ impl<T: Element> Tile<T> {
     /// Some elements of it, as one row.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if they are not all inside.
+    /// [`ErrorKind::OutOfBounds`] if they are not all inside.
     #[track_caller]
     pub fn slice(&self, range: std::ops::Range<usize>) -> Result<Tile<T>> {
         if range.start > range.end || range.end > self.len() {
@@ -143,7 +143,7 @@ impl<T: Element> Tile<T> {
     /// Puts another tile's elements in the place of its own from `start` on.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] if they do not fit.
+    /// [`ErrorKind::OutOfBounds`] if they do not fit.
     #[track_caller]
     pub fn replace(&mut self, start: usize, with: &Tile<T>) -> Result<()> {
         let end = start.saturating_add(with.len());
@@ -167,7 +167,7 @@ impl<T: Element> Tile<T> {
     /// Combines any number of tiles of one shape element by element: in order, accumulated wide, rounded once.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] if one has another shape than the first; or if there are none.
+    /// [`ErrorKind::ShapeMismatch`] if one has another shape than the first; or if there are none.
     #[track_caller]
     pub fn fold(tiles: &[&Tile<T>], op: ReduceOp) -> Result<Tile<T>> {
         let Some((first, rest)) = tiles.split_first() else {
@@ -197,7 +197,7 @@ impl<T: Element> Tile<T> {
     /// column.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] otherwise.
+    /// [`ErrorKind::ShapeMismatch`] otherwise.
     #[track_caller]
     pub fn combine(&self, other: &Tile<T>, op: ReduceOp) -> Result<Tile<T>> {
         self.zip(other, |a, b| T::finish(op, T::combine(op, a, b), 2))
@@ -295,7 +295,7 @@ impl<T: Float> Tile<T> {
     /// `self - other`, element by element; shapes and rounding as for [`combine`](Tile::combine).
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`].
+    /// [`ErrorKind::ShapeMismatch`].
     #[track_caller]
     pub fn subtract(&self, other: &Tile<T>) -> Result<Tile<T>> {
         self.zip(other, T::subtract)
@@ -304,7 +304,7 @@ impl<T: Float> Tile<T> {
     /// `self / other`, element by element; shapes and rounding as for [`combine`](Tile::combine).
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`].
+    /// [`ErrorKind::ShapeMismatch`].
     #[track_caller]
     pub fn divide(&self, other: &Tile<T>) -> Result<Tile<T>> {
         self.zip(other, T::divide)
@@ -328,11 +328,11 @@ impl<T: Float> Tile<T> {
         self.like(self.values.iter().map(exp).collect())
     }
 
-    /// Adds the matrix product `a b` to `acc`, with `product` as the loop: [`product`](crate::product) or the
+    /// Adds the matrix product `a b` to `acc`, with `product` as the loop: [`product`](fn@crate::product) or the
     /// same compiled for a certain processor.
     ///
     /// # Errors
-    /// [`Error::ShapeMismatch`] unless `a` is m x k, `b` k x n and `acc` m x n.
+    /// [`ErrorKind::ShapeMismatch`] unless `a` is m x k, `b` k x n and `acc` m x n.
     #[track_caller]
     pub fn add_product(
         acc: Tile<T::Wide>,

@@ -524,7 +524,7 @@ impl NativeCore {
     }
 
     /// Says which collective call the instructions until the next `enter` or `leave` belong to. Signals are
-    /// marked with it, and waiting compares: ranks that disagree get [`ErrorKind::Mismatch`](ringwork_isa::ErrorKind::Mismatch).
+    /// marked with it, and waiting compares: ranks that disagree get [`ErrorKind::Mismatch`].
     #[inline(always)]
     pub fn enter(&self, call: Fingerprint) {
         let words = call.words();
