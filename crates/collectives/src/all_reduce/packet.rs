@@ -9,6 +9,7 @@ use crate::Team;
 use crate::arguments::same_length;
 use crate::chunk::chunks;
 use ringwork_isa::{Core, Element, Error, In, Notify, Out, PACKET_WORDS, PAYLOAD_BYTES, ReduceOp, Result};
+use std::pin::pin;
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; data and flags travel together.
 ///
@@ -43,10 +44,13 @@ pub async fn packet<C: Core, T: Element>(
         let epoch = core.recall(raised).await?.wrapping_add(1);
         let slot = packets.half(epoch);
         let x = x.slice(chunk.clone())?;
-        core.put_packets(slot, x, epoch).await?;
-        core.notify(raised, Notify::Set(epoch)).await?;
-        core.reduce_packets(y.slice(chunk)?, x, slot, raised, op, epoch)
-            .await?;
+        // Issued before the first of them is done: what is looked up behind a store to another core's line waits for it.
+        let put = pin!(core.put_packets(slot, x, epoch));
+        let tell = pin!(core.notify(raised, Notify::Set(epoch)));
+        let reduce = pin!(core.reduce_packets(y.slice(chunk)?, x, slot, raised, op, epoch));
+        put.await?;
+        tell.await?;
+        reduce.await?;
     }
     Ok(())
 }

@@ -32,8 +32,10 @@ pub const SCRATCH: Segment = Segment(u32::MAX - 2);
 type At = &'static Location<'static>;
 
 /// Looks at a signal or a packet before anything else is done about it, the clock included: a peer that is in step
-/// comes within that, and every nanosecond of noticing is one of the message.
-const EAGER_LOOKS: u32 = 512;
+/// comes within that, and every nanosecond of noticing is one of the message. One that waits for this core does not.
+fn eager_looks(patience: Patience) -> u32 {
+    if patience.spin.is_zero() { 1 } else { 256 }
+}
 
 /// Instructions over less are not recorded: they are over before the clock is read twice.
 const WORTH_SEEING_BYTES: usize = 16 << 10;
@@ -45,6 +47,7 @@ pub struct NativeCore {
     /// Sorted by number.
     segments: Vec<(Segment, Arc<Attached>)>,
     patience: Patience,
+    eager_looks: u32,
     wait_limit: Duration,
     activity: Option<Activity>,
     /// Where the segment is that a signal was last notified in, for the record.
@@ -81,6 +84,7 @@ impl NativeCore {
             device,
             segments: Vec::new(),
             patience,
+            eager_looks: eager_looks(patience),
             wait_limit: limit,
             activity: None,
             notified: std::cell::Cell::new(0),
@@ -403,10 +407,11 @@ impl NativeCore {
     #[inline(always)]
     fn wait_now(&self, cell: Awaited<'_>, compare: Compare, operand: i32, at: At) -> Result<i32> {
         let mut value = cell.cell.load();
-        for _ in 0..EAGER_LOOKS {
+        for _ in 0..self.eager_looks {
             if compare.holds(value, operand) {
                 break;
             }
+            std::hint::spin_loop();
             value = cell.cell.load();
         }
         if !compare.holds(value, operand) {

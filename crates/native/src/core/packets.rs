@@ -12,7 +12,7 @@
 //!   begin again then, and packets of old ones are still there.
 
 use super::lent::{Held, Source, must_be_copied};
-use super::{At, EAGER_LOOKS, NativeCore, span_bytes};
+use super::{At, NativeCore, span_bytes};
 use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
@@ -41,18 +41,6 @@ impl Line {
         // SAFETY: `Lines::at` made this of a resolved, aligned packet, which lives as long as its core; the
         // index is inside it; it is only ever accessed as atomics.
         unsafe { AtomicU64::from_ptr(self.0.add(index * 8).cast()) }
-    }
-
-    /// Asks for the line to be this core's to write, without waiting for it: the requests of many lines then
-    /// overlap, where stores would make them one after the other.
-    #[inline]
-    fn claim(self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a hint about a resolved line; it has no effect on values.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.0.cast()) };
-        }
     }
 
     #[inline]
@@ -193,14 +181,12 @@ impl Folding {
     }
 }
 
-/// Fills lines with a payload and raises their flags.
+/// Fills lines with a payload and raises their flags. Asking for the lines ahead of the stores (`prefetchw`) makes this
+/// slower on every size: the reader fetches back what was claimed and not written yet.
 ///
 /// # Safety
 /// `from` is valid for reading `bytes` bytes, which are as many as `lines` hold.
 unsafe fn put(lines: Lines, from: *const u8, bytes: usize, flag: Flag) {
-    for index in 1..lines.count {
-        lines.at(index).claim();
-    }
     for index in 0..lines.count {
         let done = index * PAYLOAD_BYTES;
         let (line, len) = (lines.at(index), (bytes - done).min(PAYLOAD_BYTES));
@@ -398,16 +384,6 @@ impl NativeCore {
         epoch: i32,
         at: At,
     ) -> Result<()> {
-        // The last line is written last: once it is there, all are, and their fetches overlap.
-        if lines.count > 1 {
-            self.await_line(
-                lines.at(lines.count - 1),
-                flag,
-                (raised, raised.rank()),
-                epoch,
-                at,
-            )?;
-        }
         for index in 0..lines.count {
             let line = lines.at(index);
             self.await_line(line, flag, (raised, raised.rank()), epoch, at)?;
@@ -421,11 +397,12 @@ impl NativeCore {
 
     #[inline]
     fn await_line(&self, line: Line, flag: Flag, whose: (&Signal, Rank), epoch: i32, at: At) -> Result<()> {
-        for _ in 0..EAGER_LOOKS {
+        for _ in 0..self.eager_looks {
             // SYNC: pairs with the store in `put_packets_now` (PACK-1).
             if line.trailer().load(Ordering::Acquire) == flag.0 {
                 return Ok(());
             }
+            std::hint::spin_loop();
         }
         self.await_line_long(line, flag, &whose.0.on(whose.1)?, epoch, at)
     }
@@ -434,7 +411,11 @@ impl NativeCore {
     fn await_line_long(&self, line: Line, flag: Flag, raised: &Signal, epoch: i32, at: At) -> Result<()> {
         let awaited = self.signal(raised, at)?;
         let start = Instant::now();
-        loop {
+        while start.elapsed() < self.patience.spin
+            && self
+                .exit(awaited.segment, awaited.name.on(), Looking::Awake)
+                .is_none()
+        {
             for _ in 0..LOOKS {
                 // SYNC: as in `await_line`.
                 let seen = line.trailer().load(Ordering::Acquire);
@@ -445,13 +426,6 @@ impl NativeCore {
                     return Err(self.mismatch(raised.rank()).unwrap_or_else(|| stray(raised, at)));
                 }
                 std::hint::spin_loop();
-            }
-            if start.elapsed() >= self.patience.spin
-                || self
-                    .exit(awaited.segment, awaited.name.on(), Looking::Awake)
-                    .is_some()
-            {
-                break;
             }
         }
         // Its signal follows its packets: what sleeps on the one finds the other.
