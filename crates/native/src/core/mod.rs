@@ -3,6 +3,7 @@
 //! Nothing suspends: an instruction has happened when its future was polled once, and a wait blocks inside
 //! the poll. The compiler flattens the rest, so a kernel here is what it would be as a plain function.
 
+mod handover;
 mod lent;
 mod packets;
 
@@ -12,6 +13,7 @@ use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::record;
 use crate::registry::KernelEntry;
 use crate::segment::{Alarm, Attached, Layout};
+use handover::{Handover, Route};
 use lent::{Held, Lent, Source};
 use ringwork_isa::{
     Arg, Attribution, CanRead, CanWrite, Compare, Core, Device, Element, Error, ErrorKind, Fingerprint,
@@ -57,6 +59,7 @@ pub struct NativeCore {
     /// What the intermediates of graphs built here lie in.
     scratch: OnceCell<Arc<Attached>>,
     lent: Lent,
+    handover: Handover,
     attribution: Attribution,
     /// The collective call under way, and the same as it lies in shared memory.
     call: std::cell::Cell<Option<(Fingerprint, [u64; 2])>>,
@@ -91,6 +94,7 @@ impl NativeCore {
             beats: None,
             scratch: OnceCell::new(),
             lent: Lent::default(),
+            handover: Handover::default(),
             attribution: Attribution::default(),
             call: std::cell::Cell::new(None),
             calls: None,
@@ -299,6 +303,7 @@ impl NativeCore {
             from: self.hold(src, false, at)?,
             bytes: span_bytes(dst),
             copied: lent::must_be_copied(src),
+            route: Route::of(dst, src),
         })
     }
 
@@ -315,7 +320,11 @@ impl NativeCore {
         // SAFETY: both were resolved to `bytes` bytes of attached segments, which live as long as self, and
         // do not overlap. Other processes may write them meanwhile: see `arith`.
         self.timed(Doing::Copy, bytes, || unsafe {
-            lent::copy(to, moving.copied, from, bytes)
+            if moving.copied {
+                lent::copy_by_blocks(to, from, bytes);
+            } else {
+                self.handover.copy(moving.route, to, from, bytes);
+            }
         });
         Ok(())
     }
@@ -589,6 +598,7 @@ struct Moving {
     bytes: usize,
     /// Whether `from` must be copied by way of private memory.
     copied: bool,
+    route: Route,
 }
 
 /// A signal, found: its cell, and what to call it when it does not come.

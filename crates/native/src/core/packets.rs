@@ -305,7 +305,24 @@ impl NativeCore {
     }
 
     /// Reduces everybody's packets, and my part in its place among them.
+    #[inline(always)]
     pub(super) fn fold<T: Element>(
+        &self,
+        folding: &Folding,
+        op: ReduceOp,
+        raised: &Signal,
+        at: At,
+    ) -> Result<()> {
+        // Few ranks make few pointers, and clearing many takes as long as reducing few elements.
+        if folding.ranks <= 4 {
+            self.fold_among::<T, 4>(folding, op, raised, at)
+        } else {
+            self.fold_among::<T, { MAX_RANKS as usize }>(folding, op, raised, at)
+        }
+    }
+
+    /// [`fold`](Self::fold) for at most `N` ranks.
+    fn fold_among<T: Element, const N: usize>(
         &self,
         folding: &Folding,
         op: ReduceOp,
@@ -327,7 +344,7 @@ impl NativeCore {
         }
         // SAFETY: it was resolved to `bytes` bytes.
         let (from, _kept) = unsafe { Source::copied_if(folding.copied, from, bytes) };
-        let mut sources = [std::ptr::null(); MAX_RANKS as usize];
+        let mut sources = [std::ptr::null(); N];
         let (count, each) = (bytes / size_of::<T>(), words(bytes));
         // Of a single line nothing is kept: it is reduced where it lies, and stays until the epoch after next.
         let single = folding.first.count <= 1;
