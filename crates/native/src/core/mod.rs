@@ -350,9 +350,9 @@ impl NativeCore {
             .into());
         }
         let to = self.resolve(&dst, true, at)?;
-        let mut from = [std::ptr::null(); MAX_RANKS as usize];
-        let mut kept = Vec::new();
-        for (i, slot) in from[..count].iter_mut().enumerate() {
+        let (mut room, mut kept) = (Pointers::default(), Vec::new());
+        let from = room.of(count);
+        for (i, slot) in from.iter_mut().enumerate() {
             let source = sources.source(i);
             check_length("a source", source.len, dst.len, at)?;
             *slot = self.resolve(&source, false, at)?.cast_const();
@@ -366,7 +366,7 @@ impl NativeCore {
         // as long as self; `to` is one of the sources or overlaps none. Other processes may write them
         // meanwhile: see `arith`.
         self.timed(Doing::Reduce, span_bytes(&dst).saturating_mul(count), || unsafe {
-            arith::reduce(T::DTYPE, op, to, &from[..count], dst_len(&dst))
+            arith::reduce(T::DTYPE, op, to, from, dst_len(&dst))
         });
         Ok(())
     }
@@ -587,6 +587,24 @@ impl NativeCore {
         let cell = self.segment(signal.segment())?.signal(&signal)?;
         let sequence = cell.load().cast_unsigned();
         Fingerprint::from_words(cell.noted(sequence))
+    }
+}
+
+/// Room for the sources of a reduction. Few are the rule, and clearing room for many takes as long as reducing a few elements.
+#[derive(Default)]
+struct Pointers {
+    few: [*const u8; 4],
+    many: Option<[*const u8; MAX_RANKS as usize]>,
+}
+
+impl Pointers {
+    /// For `count` sources, at most `MAX_RANKS`.
+    #[inline(always)]
+    fn of(&mut self, count: usize) -> &mut [*const u8] {
+        if count <= self.few.len() {
+            return &mut self.few[..count];
+        }
+        &mut self.many.insert([std::ptr::null(); MAX_RANKS as usize])[..count]
     }
 }
 

@@ -12,7 +12,7 @@
 //!   begin again then, and packets of old ones are still there.
 
 use super::lent::{Held, Source, must_be_copied};
-use super::{At, NativeCore, span_bytes};
+use super::{At, NativeCore, Pointers, span_bytes};
 use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
@@ -305,24 +305,7 @@ impl NativeCore {
     }
 
     /// Reduces everybody's packets, and my part in its place among them.
-    #[inline(always)]
     pub(super) fn fold<T: Element>(
-        &self,
-        folding: &Folding,
-        op: ReduceOp,
-        raised: &Signal,
-        at: At,
-    ) -> Result<()> {
-        // Few ranks make few pointers, and clearing many takes as long as reducing few elements.
-        if folding.ranks <= 4 {
-            self.fold_among::<T, 4>(folding, op, raised, at)
-        } else {
-            self.fold_among::<T, { MAX_RANKS as usize }>(folding, op, raised, at)
-        }
-    }
-
-    /// [`fold`](Self::fold) for at most `N` ranks.
-    fn fold_among<T: Element, const N: usize>(
         &self,
         folding: &Folding,
         op: ReduceOp,
@@ -344,7 +327,8 @@ impl NativeCore {
         }
         // SAFETY: it was resolved to `bytes` bytes.
         let (from, _kept) = unsafe { Source::copied_if(folding.copied, from, bytes) };
-        let mut sources = [std::ptr::null(); N];
+        let mut room = Pointers::default();
+        let sources = room.of(ranks as usize);
         let (count, each) = (bytes / size_of::<T>(), words(bytes));
         // Of a single line nothing is kept: it is reduced where it lies, and stays until the epoch after next.
         let single = folding.first.count <= 1;
@@ -379,7 +363,7 @@ impl NativeCore {
         }
         // SAFETY: the sources are private, or a line of packets, or my part, which is `to` or does not overlap
         // it; all were resolved or made for `count` elements of T.
-        unsafe { arith::reduce(T::DTYPE, op, to, &sources[..ranks as usize], count) };
+        unsafe { arith::reduce(T::DTYPE, op, to, sources, count) };
         Ok(())
     }
 
