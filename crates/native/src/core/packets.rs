@@ -12,7 +12,8 @@
 //!   begin again then, and packets of old ones are still there.
 
 use super::lent::{Held, Source, must_be_copied};
-use super::{At, NativeCore, Pointers, span_bytes};
+use super::moves::{Pointers, check_length, check_overlap, span_bytes};
+use super::{At, NativeCore};
 use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
@@ -276,7 +277,7 @@ impl NativeCore {
         epoch: i32,
         at: At,
     ) -> Result<Folding> {
-        super::check_length("my part", mine.len, dst.len, at)?;
+        check_length("my part", mine.len, dst.len, at)?;
         let (bytes, me, ranks) = (span_bytes(dst), packets.me(), packets.ranks());
         if ranks == 0 || ranks > MAX_RANKS || (raised.rank(), raised.ranks()) != (me, ranks) {
             return Err(Error::failed(format!(
@@ -321,7 +322,7 @@ impl NativeCore {
             ..
         } = *folding;
         let (to, from) = (self.held(folding.to, at)?, self.held(folding.from, at)?);
-        super::check_overlap(to, from, bytes, me.0 as usize, at)?;
+        check_overlap(to, from, bytes, me.0 as usize, at)?;
         if bytes == 0 {
             return Ok(());
         }
