@@ -14,11 +14,13 @@ use std::sync::atomic::{Ordering, fence};
 /// Copies of less are ordinary: the fence after streaming costs as much as they do.
 const LEAST_BYTES: usize = 4 << 10;
 /// Of this many copies the first few go the other way. Only the last of them is timed: before, the lines are still
-/// where the usual way has left them.
-const CYCLE: u32 = 256;
+/// where the usual way has left them. They also leave them where the next copies do not want them, so they are rare.
+const CYCLE: u32 = 2048;
 const TRIALS: u32 = 3;
-/// Of this many copies one is timed.
-const SAMPLES: u32 = 8;
+/// Of this many copies one is timed; if it took twice as long as before, and that is not what the last trials
+/// left behind, the cores have moved, and the trials begin at once.
+const SAMPLES: u32 = 16;
+const SETTLED: u32 = 4 * SAMPLES;
 
 /// From where to where: each has other lines in other caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +125,10 @@ impl Learned {
         let rate = (took.saturating_mul(64 << 10) / (bytes as u64).max(1)).max(1);
         let known = if streams { &self.streaming } else { &self.ordinary };
         let before = known.get();
-        // Who was interrupted learns nothing; who has moved learns soon.
+        if before > 0 && rate > 2 * before && self.copies.get() > SETTLED {
+            self.copies.set(0);
+        }
+        // Who was interrupted learns little; who has moved learns soon.
         let rate = rate.min(if before == 0 {
             rate
         } else {
