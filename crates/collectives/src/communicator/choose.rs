@@ -201,7 +201,7 @@ mod tests {
         let two = chooser(&[], 2);
         let staged = |bytes| two.choose(Operation::AllReduce, bytes, false);
         assert_eq!(staged(4), Way::Packet);
-        assert_eq!(staged(512), Way::Packet);
+        assert_eq!(staged(1024), Way::Packet);
         assert_eq!(staged(8 << 10), Way::OnePhase);
         assert_eq!(staged((8 << 10) + 1), Way::TwoPhase);
         let window = |bytes| two.choose(Operation::AllReduce, bytes, true);

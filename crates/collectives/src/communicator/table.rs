@@ -109,7 +109,7 @@ impl Default for Table {
         };
         // In packets and in one phase everybody reads everything: with more ranks the reading is what costs.
         for (ranks, share) in [(2, 1), (4, 2), (8, 4), (16, 8), (64, 32)] {
-            row(Operation::AllReduce, Some(ranks), Some(512 / share), Way::Packet);
+            row(Operation::AllReduce, Some(ranks), Some(1024 / share), Way::Packet);
         }
         // Measured with 2 ranks from 2 KiB to 256 KiB, near (16 KiB: far): pushing beats pulling 1.6 to 6 times in
         // place and 1.3 to 2.3 times on fresh data.

@@ -199,7 +199,7 @@ impl NativeCore {
     ///
     /// # Errors
     /// The kernel's own; or that it awaited something that is not an instruction.
-    #[inline]
+    #[inline(always)]
     pub fn run(&self, kernel: impl Future<Output = Result<()>>) -> Result<()> {
         let end = match std::pin::pin!(kernel).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => result,
