@@ -12,9 +12,10 @@ use std::rc::Rc;
 const SLOTS: Segment = Segment(2);
 const CELL_BYTES: u64 = ringwork::isa::SIGNAL_STRIDE_BYTES;
 
-/// Pieces that a tree cuts its half of the data into, unless slots are said to be of some size: enough for its levels
-/// to overlap.
+/// A tree cuts its half of the data into so many pieces, enough for its levels to overlap, if they are of so many bytes
+/// at least, and slots are not said to be of some size.
 const TREE_PIECES: usize = 32;
+const TREE_PIECE_BYTES: usize = 16 << 10;
 
 /// What is said of queues; the rest is chosen so that everything goes at once, if the memory has room for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,6 +73,10 @@ impl Neighbours {
         let room = capacity.saturating_sub(data_bytes.saturating_add(queues.cells_bytes() + CELL_BYTES));
         let bytes = call.queues.slot.unwrap_or_else(|| {
             let longest = longest_message(algorithm, &queues.sizes, call.bytes / queues.element_bytes);
+            let longest = match algorithm {
+                NetworkAlgorithm::DoubleTree => piece(longest, queues.element_bytes),
+                _ => longest,
+            };
             let fits = room / (u64::from(queues.ports) * u64::from(queues.depth));
             fits.min((longest * queues.element_bytes) as u64)
         });
@@ -161,6 +166,12 @@ fn usual_slots(algorithm: NetworkAlgorithm) -> u32 {
     }
 }
 
+/// Elements of the pieces that a tree cuts its half into.
+fn piece(half: usize, element_bytes: usize) -> usize {
+    half.div_ceil(TREE_PIECES)
+        .max(half.min(TREE_PIECE_BYTES / element_bytes))
+}
+
 /// Elements of the longest message, if everything goes at once.
 fn longest_message(algorithm: NetworkAlgorithm, sizes: &[u32], count: usize) -> usize {
     let sides = || sizes.iter().map(|size| *size as usize).filter(|size| *size > 1);
@@ -168,7 +179,7 @@ fn longest_message(algorithm: NetworkAlgorithm, sizes: &[u32], count: usize) -> 
     match algorithm {
         NetworkAlgorithm::Direct => count.div_ceil(sizes.iter().map(|size| *size as usize).product()),
         NetworkAlgorithm::HalvingDoubling | NetworkAlgorithm::Centre => count,
-        NetworkAlgorithm::DoubleTree => count.div_ceil(2).div_ceil(TREE_PIECES),
+        NetworkAlgorithm::DoubleTree => count.div_ceil(2),
         NetworkAlgorithm::Hierarchical => count.div_ceil(shortest),
         NetworkAlgorithm::Torus => count.div_ceil(2 * sides().count().max(1)).div_ceil(shortest),
     }

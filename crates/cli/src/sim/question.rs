@@ -33,8 +33,19 @@ impl Question {
     }
 }
 
-/// What was left out of a comparison of everything: the collective, and why.
-pub(super) type LeftOut = Vec<(Collective, String)>;
+/// What was left out of a comparison of everything: of which collective, why, and the ways that this is said of.
+pub(super) type LeftOut = Vec<(Collective, String, Vec<Way>)>;
+
+/// Notes that a way was left out.
+pub(super) fn leave_out(left_out: &mut LeftOut, collective: Collective, why: String, way: Way) {
+    let same =
+        |(of, because, _): &&mut (Collective, String, Vec<Way>)| (*of, &*because) == (collective, &why);
+    match left_out.iter_mut().find(same) {
+        Some((.., ways)) if ways.contains(&way) => {}
+        Some((.., ways)) => ways.push(way),
+        None => left_out.push((collective, why, vec![way])),
+    }
+}
 
 /// Everything that the command line asks for, checked before anything is simulated.
 pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, LeftOut), Refused> {
@@ -81,7 +92,7 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Left
             if let Some(way) = algorithm
                 && let Some(why) = asked.check(way, &topology, size.ranks)?
             {
-                left_out.push((collective, why));
+                leave_out(&mut left_out, collective, why, way);
                 continue;
             }
             let dtype = arguments.dtype.or_else(|| ccl.dtype(of)).unwrap_or(Dtype::F32);

@@ -3,6 +3,7 @@
 use super::Refused;
 use super::question::{LeftOut, Question};
 use super::row::{self, Row, Stretch};
+use super::way::Way;
 use crate::bench::Collective;
 use crate::bench::plot::{self, Plot};
 use crate::output::{append, begin_lines, say, write_new};
@@ -61,9 +62,10 @@ impl<'a> Report<'a> {
 
     /// Says what a comparison leaves out; of one collective, or of all.
     pub(super) fn say_left_out(&self, of: Option<Collective>) {
-        for (collective, why) in &self.left_out {
+        for (collective, why, ways) in &self.left_out {
             if of.is_none_or(|of| of == *collective) {
-                say!("# left out: {why}");
+                let names: Vec<_> = ways.iter().map(|way| way.name()).collect();
+                say!("# left out: {}: {why}", names.join(", "));
             }
         }
     }
@@ -145,9 +147,13 @@ impl Report<'_> {
         if let Some(path) = &self.output.json {
             let stretch =
                 |(name, from, to): &Stretch| json!({ "algo": name, "from_bytes": from, "to_bytes": to });
+            let left_out = |(op, why, ways): &(Collective, String, Vec<Way>)| {
+                let names: Vec<_> = ways.iter().map(|way| way.name()).collect();
+                json!({ "op": op.name(), "algos": names, "why": why })
+            };
             let whole = json!({
                 "complete": !interrupted,
-                "left_out": self.left_out.iter().map(|(op, why)| json!({ "op": op.name(), "why": why })).collect::<Vec<_>>(),
+                "left_out": self.left_out.iter().map(left_out).collect::<Vec<_>>(),
                 "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
                 "fastest": fastest
                     .iter()

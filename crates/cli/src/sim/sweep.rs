@@ -14,7 +14,7 @@
 use super::call::{Call, Failure};
 use super::ccl::{Ccl, WorldSize, place_ranks};
 use super::neighbours::QueueSettings;
-use super::question::{LeftOut, Question, algorithms, check_exact};
+use super::question::{LeftOut, Question, algorithms, check_exact, leave_out};
 use super::report::{OutputArguments, Report, curve_name, curves, page_table, title};
 use super::row::{self, Row};
 use super::way::Ways;
@@ -289,12 +289,12 @@ fn questions(file: &str, text_of_file: &str) -> Result<(Vec<Question>, LeftOut),
                 let asked = Ways::choose(asked.as_ref(), &Ccl::default(), collective);
                 let mut ways = Vec::new();
                 for algorithm in algorithms(&asked, collective) {
-                    match algorithm
-                        .map(|way| asked.check(way, &topology, size))
-                        .transpose()?
-                    {
-                        Some(Some(why)) => left_out.push((collective, why)),
-                        _ => ways.push(algorithm),
+                    match algorithm {
+                        Some(way) => match asked.check(way, &topology, size)? {
+                            Some(why) => leave_out(&mut left_out, collective, why, way),
+                            None => ways.push(algorithm),
+                        },
+                        None => ways.push(algorithm),
                     }
                 }
                 for bytes in &sizes {
@@ -330,7 +330,6 @@ fn questions(file: &str, text_of_file: &str) -> Result<(Vec<Question>, LeftOut),
             }
         }
     }
-    left_out.dedup();
     Ok((questions, left_out))
 }
 

@@ -43,40 +43,44 @@ impl Way {
     /// # Errors
     /// If it needs one and the ranks make none.
     pub(crate) fn grid(self, topology: &Topology, ranks: u32) -> Result<Vec<u32>, String> {
-        let needs_one = matches!(
-            self,
-            Way::Queues(NetworkAlgorithm::Hierarchical | NetworkAlgorithm::Torus | NetworkAlgorithm::Centre)
-        );
-        match topology.grid(ranks) {
-            Some(sizes) if needs_one => Ok(sizes),
-            None if needs_one => {
-                let why = if topology.levels.is_empty() {
-                    "its links were written down one by one".to_owned()
-                } else {
-                    format!(
-                        "{ranks} of its {} ranks end in the middle of a row",
-                        topology.ranks()
-                    )
-                };
-                Err(format!(
-                    "`{self}` needs a grid of ranks (rings, meshes, tori, or levels of them), and `{}` has none: {why}; \
-                     use direct, halving-doubling, double-tree or a way through windows",
-                    topology.name
-                ))
-            }
-            _ => Ok(vec![ranks]),
+        match (self.needs_a_grid(), topology.grid(ranks)) {
+            (false, _) => Ok(vec![ranks]),
+            (true, Some(sizes)) => Ok(sizes),
+            (true, None) => Err(format!(
+                "`{self}` cannot run here: {}; use direct, halving-doubling, double-tree or a way through windows",
+                no_grid(topology, ranks)
+            )),
         }
+    }
+
+    fn needs_a_grid(self) -> bool {
+        use NetworkAlgorithm::{Centre, Hierarchical, Torus};
+        matches!(self, Way::Queues(Hierarchical | Torus | Centre))
     }
 
     /// Why a comparison of everything leaves this way out, if it does.
     fn left_out(self, topology: &Topology, ranks: u32) -> Option<String> {
-        match self {
-            Way::Queues(NetworkAlgorithm::Direct) if ranks > MOST_DIRECT => Some(format!(
-                "`{self}` has a queue for every pair, and {ranks} ranks are more than {MOST_DIRECT}; ask for it by name"
-            )),
-            _ => self.grid(topology, ranks).err(),
+        if self == Way::Queues(NetworkAlgorithm::Direct) && ranks > MOST_DIRECT {
+            let why = "it has a queue for every pair";
+            return Some(format!(
+                "{why}, and {ranks} ranks are more than {MOST_DIRECT}; ask for it by name"
+            ));
         }
+        let fits = !self.needs_a_grid() || topology.grid(ranks).is_some();
+        (!fits).then(|| no_grid(topology, ranks))
     }
+}
+
+/// Why ranks make no grid.
+fn no_grid(topology: &Topology, ranks: u32) -> String {
+    let name = &topology.name;
+    if topology.levels.is_empty() {
+        return format!(
+            "`{name}` is no grid (rings, meshes, tori, or levels of them): its links are written down one by one"
+        );
+    }
+    let all = topology.ranks();
+    format!("{ranks} of the {all} ranks of `{name}` are no grid: they end in the middle of a row")
 }
 
 impl fmt::Display for Way {
@@ -187,12 +191,15 @@ mod tests {
         let centre = Way::Queues(NetworkAlgorithm::Centre);
         let left_out = Ways::all().check(centre, &links, 8).unwrap().unwrap();
         let refused = Ways::of(vec![centre]).check(centre, &links, 8).unwrap_err();
-        assert_eq!(left_out, refused);
-        assert!(refused.contains("`centre` needs a grid of ranks"), "{refused}");
+        assert!(
+            refused.starts_with("`centre` cannot run here: `v100x8` is no grid"),
+            "{refused}"
+        );
+        assert!(refused.contains(&left_out), "{refused}");
         let torus = Topology::preset("torus-4x4").unwrap();
         let refused = centre.grid(&torus, 6).unwrap_err();
         assert!(
-            refused.contains("6 of its 16 ranks end in the middle of a row"),
+            refused.contains("6 of the 16 ranks of `torus-4x4` are no grid"),
             "{refused}"
         );
         let direct = Way::Queues(NetworkAlgorithm::Direct);
