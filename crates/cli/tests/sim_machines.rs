@@ -4,7 +4,7 @@
 mod support;
 
 use std::process::{Command, Stdio};
-use support::{Folder, json, ok, refused, ringwork};
+use support::{Folder, json, ok, refused};
 
 #[test]
 fn a_sweep_varies_machines_and_sizes_on_all_cores_in_a_fixed_order() {
