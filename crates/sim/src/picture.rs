@@ -292,6 +292,10 @@ impl Topology {
         for (colour, text) in COLOURS.iter().cycle().zip(dimensions) {
             legend.push(((*colour).to_owned(), text.clone()));
         }
+        if body.contains("class=\"around\"") {
+            let dotted = "dotted: comes in again on the other side";
+            legend.push((String::new(), dotted.to_owned()));
+        }
         if !drawing.hidden.is_empty() {
             legend.push((String::new(), format!("inside each: {}", drawing.hidden)));
         }

@@ -54,6 +54,8 @@ fn grid(index: usize, dims: &[u32], side: f64) -> Point {
     let back = side * BACK_STEP;
     let depth = dims.iter().rev().nth(2).copied().unwrap_or(1);
     let step = side * GRID_STEP + back * f64::from(depth.saturating_sub(1));
+    // Rows are a little further apart than columns: else what goes to the back here leads to what comes from there.
+    let down = if depth > 1 { step + 0.9 * side } else { step };
     let (mut at, mut extent) = ((0.0, 0.0), [1.0, 1.0]);
     for (dimension, (place, size)) in coordinates(index, dims).into_iter().enumerate() {
         let place = f64::from(place);
@@ -63,7 +65,7 @@ fn grid(index: usize, dims: &[u32], side: f64) -> Point {
             at.0 += place * extent[0] * step;
             extent[0] = extent[0] * f64::from(size) + 0.7;
         } else {
-            at.1 += place * extent[1] * step;
+            at.1 += place * extent[1] * down;
             extent[1] = extent[1] * f64::from(size) + 0.7;
         }
     }
