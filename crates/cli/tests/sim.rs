@@ -6,7 +6,7 @@ mod support;
 use serde_json::Value;
 use support::{Folder, ok, refused, ringwork, verified};
 
-const EXAMPLES: [(&str, u32); 15] = [
+const EXAMPLES: [(&str, u32); 16] = [
     ("vector_add", 1),
     ("multi_chip_dispatch", 1),
     ("allreduce", 1),
@@ -22,6 +22,7 @@ const EXAMPLES: [(&str, u32); 15] = [
     ("serving", 1),
     ("two_groups", 2),
     ("vector_graph", 1),
+    ("pod", 2),
 ];
 
 #[test]
@@ -160,7 +161,7 @@ fn a_trace_opens_in_perfetto_or_as_a_page_and_is_the_same_every_time() {
     }
     assert!(folder.read("c.html").contains("all_reduce"));
     // What the host does in between is no matter either: tasks that wait for signals, a host that talks to kernels.
-    for example in ["tp_ffn", "moe_dispatch", "serving", "vector_graph"] {
+    for example in ["tp_ffn", "moe_dispatch", "serving", "vector_graph", "pod"] {
         let runs = ["e.json", "f.json"].map(|file| {
             let path = folder.path(file);
             ok(&format!("run {example} -p sim -t h100x8 -d 0-3 --trace {path}"));

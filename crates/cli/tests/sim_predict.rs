@@ -255,7 +255,10 @@ fn queues_are_as_ccl_says_and_what_it_cannot_say_is_refused() {
     };
     let whole = time("slots: 1");
     assert_eq!(whole, time("slot: 64 KiB"));
-    assert!(time("slots: 8, slot: 4 KiB") > whole, "every piece goes there and back");
+    assert!(
+        time("slots: 8, slot: 4 KiB") > whole,
+        "every piece goes there and back"
+    );
     let ccl = folder.write("wrong.yaml", "algorithms:\n  center: {slots: 2}\n");
     let error = refused(&format!("sim all_reduce -t mesh-4x4 --ccl {ccl}"));
     assert!(

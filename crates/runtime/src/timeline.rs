@@ -185,6 +185,36 @@ pub(crate) struct Part<'a> {
     pub(crate) log: &'a Log,
 }
 
+/// The timelines of simulated nodes in one, with the name of the node before each row if there are several.
+pub(crate) fn beside(mut nodes: Vec<(&str, Timeline)>) -> Timeline {
+    if nodes.len() == 1
+        && let Some((_, alone)) = nodes.pop()
+    {
+        return alone;
+    }
+    let mut all = Timeline::default();
+    for (name, mut timeline) in nodes {
+        let first = u32::try_from(all.rows.len()).unwrap_or(u32::MAX);
+        all.title = timeline.title;
+        all.rows
+            .extend(timeline.rows.iter().map(|row| format!("{name}, {row}")));
+        for slice in &mut timeline.slices {
+            slice.row += first;
+        }
+        for arrow in &mut timeline.arrows {
+            (arrow.from.0, arrow.to.0) = (arrow.from.0 + first, arrow.to.0 + first);
+        }
+        for load in &mut timeline.loads {
+            load.name = format!("{name}, {}", load.name);
+        }
+        all.slices.extend(timeline.slices);
+        all.arrows.extend(timeline.arrows);
+        all.loads.extend(timeline.loads);
+    }
+    all.sort();
+    all
+}
+
 /// The timeline of some nodes, which share the clock.
 pub(crate) fn assemble(title: String, parts: &[Part<'_>]) -> Timeline {
     let starts = parts.iter().flat_map(|part| {

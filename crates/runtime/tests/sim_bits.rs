@@ -219,7 +219,11 @@ fn sixteen_ranks() {
 
 /// Every kind of network that holds so many ranks. Sides are as even as they can be; some machines are larger.
 fn every_kind(ranks: u32) -> Vec<String> {
-    let side = |n: u32| (1..=n).rfind(|side| n.is_multiple_of(*side) && side * side <= n).unwrap();
+    let side = |n: u32| {
+        (1..=n)
+            .rfind(|side| n.is_multiple_of(*side) && side * side <= n)
+            .unwrap()
+    };
     let (rows, columns) = (side(ranks), ranks / side(ranks));
     let (deep, flat) = (side(columns), columns / side(columns));
     let few = ranks / 3 + 2;
