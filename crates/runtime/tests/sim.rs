@@ -228,8 +228,8 @@ fn what_waits_for_a_signal_goes_on_at_the_very_moment_it_changes() {
         .unwrap();
         let timeline = node.clock().timeline().unwrap();
         let slices = timeline.slices.iter();
-        let of_chip = slices.filter(|slice| slice.kind == Kind::Task && slice.label == "increment");
-        assert_eq!(of_chip.last().unwrap().start_ps, second, "done: {done}");
+        let mut of_chip = slices.filter(|slice| slice.kind == Kind::Task && slice.label == "increment");
+        assert_eq!(of_chip.next_back().unwrap().start_ps, second, "done: {done}");
     }
 }
 

@@ -6,6 +6,7 @@ use ringwork::collectives::network::{self, NetworkAlgorithm};
 use ringwork::isa::{
     Element, Error, In, Out, Queues, Rank, ReduceOp, Region, Result, Segment, Signals, Span,
 };
+use ringwork::native::registry::SteppedKernel;
 use ringwork::sim::{SegmentSpec, SimCore, Topology};
 use std::rc::Rc;
 
@@ -147,12 +148,12 @@ impl Neighbours {
         me: u32,
         x: In<T>,
         y: Out<T>,
-    ) -> Result<impl FnOnce(SimCore) -> std::pin::Pin<Box<dyn Future<Output = Result<()>>>> + use<T>> {
+    ) -> Result<impl FnOnce(SimCore) -> SteppedKernel + use<T>> {
         let queues = self.queues::<T>(me)?;
         let (sizes, how) = (Rc::clone(&self.sizes), (ReduceOp::Sum, self.algorithm));
         Ok(move |core: SimCore| {
             let kernel = async move { network::all_reduce(&core, queues, &sizes, x, y, how).await };
-            Box::pin(kernel) as std::pin::Pin<Box<dyn Future<Output = Result<()>>>>
+            Box::pin(kernel) as SteppedKernel
         })
     }
 }

@@ -33,22 +33,36 @@ impl Question {
     }
 }
 
-/// What was left out of a comparison of everything: of which collective, why, and the ways that this is said of.
-pub(super) type LeftOut = Vec<(Collective, String, Vec<Way>)>;
+/// What a comparison of everything leaves out, and why.
+pub(super) struct LeftOut {
+    pub(super) collective: Collective,
+    pub(super) ways: Vec<Way>,
+    pub(super) why: String,
+}
 
-/// Notes that a way was left out.
-pub(super) fn leave_out(left_out: &mut LeftOut, collective: Collective, why: String, way: Way) {
-    let same =
-        |(of, because, _): &&mut (Collective, String, Vec<Way>)| (*of, &*because) == (collective, &why);
-    match left_out.iter_mut().find(same) {
-        Some((.., ways)) if ways.contains(&way) => {}
-        Some((.., ways)) => ways.push(way),
-        None => left_out.push((collective, why, vec![way])),
+impl LeftOut {
+    /// The names of the ways.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.ways.iter().map(|way| way.name()).collect()
+    }
+}
+
+/// Notes that a way is left out, with others that are for the same reason.
+pub(super) fn leave_out(all: &mut Vec<LeftOut>, collective: Collective, why: String, way: Way) {
+    let same = |left_out: &&mut LeftOut| left_out.collective == collective && left_out.why == why;
+    match all.iter_mut().find(same) {
+        Some(left_out) if left_out.ways.contains(&way) => {}
+        Some(left_out) => left_out.ways.push(way),
+        None => all.push(LeftOut {
+            collective,
+            ways: vec![way],
+            why,
+        }),
     }
 }
 
 /// Everything that the command line asks for, checked before anything is simulated.
-pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, LeftOut), Refused> {
+pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<LeftOut>), Refused> {
     let Some(op) = &arguments.op else {
         return Err("which collective? `ringwork sim all_reduce --topology h100x8`"
             .to_owned()

@@ -3,7 +3,6 @@
 use super::Refused;
 use super::question::{LeftOut, Question};
 use super::row::{self, Row, Stretch};
-use super::way::Way;
 use crate::bench::Collective;
 use crate::bench::plot::{self, Plot};
 use crate::output::{append, begin_lines, say, write_new};
@@ -45,11 +44,11 @@ impl OutputArguments {
 pub(super) struct Report<'a> {
     pub(super) output: &'a OutputArguments,
     pub(super) rows: Vec<Row>,
-    left_out: LeftOut,
+    left_out: Vec<LeftOut>,
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(output: &'a OutputArguments, left_out: LeftOut) -> Result<Report<'a>, Refused> {
+    pub(super) fn new(output: &'a OutputArguments, left_out: Vec<LeftOut>) -> Result<Report<'a>, Refused> {
         if let Some(csv) = &output.csv {
             begin_lines(csv, row::CSV_HEADER).map_err(Refused::Failed)?;
         }
@@ -62,10 +61,9 @@ impl<'a> Report<'a> {
 
     /// Says what a comparison leaves out; of one collective, or of all.
     pub(super) fn say_left_out(&self, of: Option<Collective>) {
-        for (collective, why, ways) in &self.left_out {
-            if of.is_none_or(|of| of == *collective) {
-                let names: Vec<_> = ways.iter().map(|way| way.name()).collect();
-                say!("# left out: {}: {why}", names.join(", "));
+        for left_out in &self.left_out {
+            if of.is_none_or(|of| of == left_out.collective) {
+                say!("# left out: {}: {}", left_out.names().join(", "), left_out.why);
             }
         }
     }
@@ -147,10 +145,7 @@ impl Report<'_> {
         if let Some(path) = &self.output.json {
             let stretch =
                 |(name, from, to): &Stretch| json!({ "algo": name, "from_bytes": from, "to_bytes": to });
-            let left_out = |(op, why, ways): &(Collective, String, Vec<Way>)| {
-                let names: Vec<_> = ways.iter().map(|way| way.name()).collect();
-                json!({ "op": op.name(), "algos": names, "why": why })
-            };
+            let left_out = |left_out: &LeftOut| json!({ "op": left_out.collective.name(), "algos": left_out.names(), "why": left_out.why });
             let whole = json!({
                 "complete": !interrupted,
                 "left_out": self.left_out.iter().map(left_out).collect::<Vec<_>>(),

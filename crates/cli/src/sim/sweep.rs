@@ -248,7 +248,7 @@ fn text(error: ringwork::sim::TopologyError) -> String {
 }
 
 /// Every combination that a spec asks for, each checked before any is simulated.
-fn questions(file: &str, text_of_file: &str) -> Result<(Vec<Question>, LeftOut), String> {
+fn questions(file: &str, text_of_file: &str) -> Result<(Vec<Question>, Vec<LeftOut>), String> {
     let tree = Tree::parse(file, text_of_file).map_err(text)?;
     let top = tree.reader().table(&KEYS).map_err(text)?;
     let op = top.need("op", "all_reduce").map_err(text)?;

@@ -238,10 +238,12 @@ impl World {
     /// Lets time pass until a task has ended, a watched signal has changed, nothing can happen any more, the host wants something, or
     /// `deadline`.
     pub(super) fn run(&mut self, deadline: Instant) {
-        let mut turns = 0u64;
         // What a task said that could not even begin is heard before anything else happens.
-        let told = !self.board.events().is_empty();
-        while !told {
+        if !self.board.events().is_empty() {
+            return;
+        }
+        let mut turns = 0u64;
+        loop {
             // The one error is a limit of the clock, and there is none.
             if !matches!(self.machine.turn(), Ok(true)) {
                 if !self.waits_for_the_host() {
