@@ -77,6 +77,7 @@ fn node() -> Node {
 }
 
 const SIDE: usize = 4;
+const SIDE_U32: u32 = 4;
 const LEN: usize = SIDE * SIDE;
 
 /// The three ways, one after the other: what came out, when it ended, and what is known of it.
@@ -86,9 +87,9 @@ fn three_ways() -> (Vec<[Vec<f32>; 2]>, u64, Timeline) {
     let other = node.zeros::<f32>(CHIP, LEN).unwrap();
     let x = node.tensor(CHIP, &x).unwrap();
     let y: Vec<_> = (0..6).map(|_| node.zeros::<f32>(CHIP, LEN).unwrap()).collect();
-    let task = |at: usize| beside::task(&x, &y[at], &y[at + 1], SIDE as u32);
+    let task = |at: usize| beside::task(&x, &y[at], &y[at + 1], SIDE_U32);
     let captured = node
-        .capture(CHIP, &beside::task(&other, &y[0], &y[1], SIDE as u32))
+        .capture(CHIP, &beside::task(&other, &y[0], &y[1], SIDE_U32))
         .unwrap();
     node.run(|orch| {
         orch.submit(CHIP, task(0))?;
@@ -133,8 +134,9 @@ fn all_three_ways_give_the_same_and_cores_work_beside_each_other() {
         ("chip 1, vector core 1", 1),
     ] {
         let place = timeline.rows.iter().position(|name| name == row);
-        let place = place.unwrap_or_else(|| panic!("{row}: {:?}", timeline.rows)) as u32;
-        let on_row = |slice: &&ringwork_sim::timeline::Slice| slice.row == place && slice.kind == Kind::Task;
+        let place = place.unwrap_or_else(|| panic!("{row}: {:?}", timeline.rows));
+        let on_row =
+            |slice: &&ringwork_sim::timeline::Slice| slice.row as usize == place && slice.kind == Kind::Task;
         assert!(timeline.slices.iter().filter(on_row).count() >= least, "{row}");
     }
 }
