@@ -36,9 +36,11 @@ pub(crate) struct Times {
 /// What a simulated run would take.
 #[derive(Debug, Default)]
 pub(crate) struct Predicted {
-    /// Picoseconds of each round.
+    /// Picoseconds of each round: of the node that took longest, if there are several.
     pub(crate) rounds: Vec<u64>,
-    /// The clock and the links after the last of them.
+    /// Where each node's clock was after the last of them.
+    at_ps: Vec<u64>,
+    /// The clock that is furthest, and its links.
     pub(crate) end: Option<Simulated>,
     /// What ran where and when, if it was asked for.
     pub(crate) timeline: Option<Timeline>,
@@ -75,7 +77,10 @@ impl Job {
     pub(crate) fn launch_pod(&self) -> ringwork::Result<Pod> {
         let start = Instant::now();
         let (left, right) = self.devices.split_at(self.devices.len().div_ceil(2));
-        let node = |name: &str, devices: &[u32]| Node::builder().name(name).devices(devices.iter().copied());
+        let node = |name: &str, devices: &[u32]| {
+            let node = Node::builder().name(name).devices(devices.iter().copied());
+            node.platform(self.platform.clone())
+        };
         let pod = Pod::launch("pod", [node("left", left), node("right", right)])?;
         let mut times = self.times.borrow_mut();
         times.launch = start.elapsed();
@@ -83,6 +88,8 @@ impl Job {
             times.clocks.push(node.clock());
             interrupt::watch(node.interrupter());
         }
+        let simulated = times.clocks.iter().any(|clock| clock.simulated().is_some());
+        times.predicted = simulated.then(Predicted::default);
         drop(times);
         Ok(pod)
     }
@@ -122,14 +129,22 @@ impl Times {
     /// A round has ended, well or not.
     fn note(&mut self, took: Duration) {
         self.rounds.push(took);
-        if let (Some(predicted), Some(clock)) = (&mut self.predicted, self.clocks.first())
-            && let Some(now) = clock.simulated()
-        {
-            let before = predicted.end.as_ref().map_or(0, |end| end.now_ps);
-            predicted.rounds.push(now.now_ps - before);
-            predicted.end = Some(now);
-            predicted.timeline = clock.timeline();
-        }
+        let Some(predicted) = &mut self.predicted else {
+            return;
+        };
+        let now: Vec<Simulated> = self.clocks.iter().filter_map(Clock::simulated).collect();
+        predicted.at_ps.resize(now.len(), 0);
+        let took_ps = now
+            .iter()
+            .zip(&predicted.at_ps)
+            .map(|(now, before)| now.now_ps - before);
+        predicted.rounds.extend(took_ps.max());
+        predicted.at_ps = now.iter().map(|now| now.now_ps).collect();
+        predicted.end = now
+            .into_iter()
+            .max_by_key(|now| now.now_ps)
+            .or(predicted.end.take());
+        predicted.timeline = Clock::timeline_of(&self.clocks);
     }
 }
 

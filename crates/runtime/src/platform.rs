@@ -118,10 +118,10 @@ impl Clock {
     #[must_use]
     pub fn timeline_of(clocks: &[Clock]) -> Option<Timeline> {
         let nodes: Vec<_> = clocks.iter().map(|clock| clock.node.lock()).collect();
-        if let [node] = &nodes[..]
-            && let Some(timeline) = node.machine.timeline()
-        {
-            return Some(timeline);
+        let simulated: Vec<_> = nodes.iter().filter_map(|node| node.machine.timeline()).collect();
+        if !simulated.is_empty() {
+            let names = nodes.iter().map(|node| node.name.as_str());
+            return Some(timeline::beside(names.zip(simulated).collect()));
         }
         let mut parts = Vec::with_capacity(nodes.len());
         for node in &nodes {

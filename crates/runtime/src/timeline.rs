@@ -4,6 +4,7 @@
 //! sorts: from the end of a task to the start of one that the engine let wait for it, and from a notify to the end
 //! of the wait that it ended.
 
+use crate::chip::CORE_NAMES;
 use crate::log::Log;
 use crate::node::State;
 use ringwork_isa::Device;
@@ -184,6 +185,36 @@ pub(crate) struct Part<'a> {
     pub(crate) log: &'a Log,
 }
 
+/// The timelines of simulated nodes in one, with the name of the node before each row if there are several.
+pub(crate) fn beside(mut nodes: Vec<(&str, Timeline)>) -> Timeline {
+    if nodes.len() == 1
+        && let Some((_, alone)) = nodes.pop()
+    {
+        return alone;
+    }
+    let mut all = Timeline::default();
+    for (name, mut timeline) in nodes {
+        let first = u32::try_from(all.rows.len()).unwrap_or(u32::MAX);
+        all.title = timeline.title;
+        all.rows
+            .extend(timeline.rows.iter().map(|row| format!("{name}, {row}")));
+        for slice in &mut timeline.slices {
+            slice.row += first;
+        }
+        for arrow in &mut timeline.arrows {
+            (arrow.from.0, arrow.to.0) = (arrow.from.0 + first, arrow.to.0 + first);
+        }
+        for load in &mut timeline.loads {
+            load.name = format!("{name}, {}", load.name);
+        }
+        all.slices.extend(timeline.slices);
+        all.arrows.extend(timeline.arrows);
+        all.loads.extend(timeline.loads);
+    }
+    all.sort();
+    all
+}
+
 /// The timeline of some nodes, which share the clock.
 pub(crate) fn assemble(title: String, parts: &[Part<'_>]) -> Timeline {
     let starts = parts.iter().flat_map(|part| {
@@ -220,9 +251,6 @@ struct Assembly<'a> {
     /// Where and when each task of the engine ran: one or more of (row, start, end).
     tasks: BTreeMap<u64, Vec<(u32, u64, u64)>>,
 }
-
-/// The names of a chip's rows: itself, and the cores that its own graphs run on.
-const CORES: [&str; 4] = ["", ", matrix core", ", vector core 0", ", vector core 1"];
 
 impl Assembly<'_> {
     fn ps(&self, ticks: u64) -> u64 {
@@ -265,11 +293,12 @@ impl Assembly<'_> {
         let mut notifies: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
         let mut waits: Vec<(u64, u32, (u64, u64))> = Vec::new();
         for (device, (record, _)) in part.devices.iter().zip(&part.records.chips) {
-            let mut rows: [Option<u32>; CORES.len()] = [None; CORES.len()];
+            let mut rows: [Option<u32>; CORE_NAMES.len() + 1] = [None; CORE_NAMES.len() + 1];
             rows[0] = Some(self.row(format!("{}chip {device}", part.prefix)));
-            for core in 1..CORES.len() {
+            // 0 is the chip itself; then come the cores that its own graphs run on.
+            for (core, name) in (1..).zip(CORE_NAMES) {
                 let used = record.entries.iter().any(|entry| usize::from(entry.core) == core);
-                rows[core] = used.then(|| self.row(format!("{}chip {device}{}", part.prefix, CORES[core])));
+                rows[core] = used.then(|| self.row(format!("{}chip {device}, {name}", part.prefix)));
             }
             for entry in &record.entries {
                 let Some(&Some(row)) = rows.get(usize::from(entry.core)) else {

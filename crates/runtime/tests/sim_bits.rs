@@ -1,4 +1,7 @@
 //! Every collective, on every kind of network: the bits are those of the native run of the same algorithm.
+//!
+//! As it stands a few kinds of network for 2, 5, 8 and 16 ranks, and two for 64; with `RINGWORK_LONG=1` every kind, for
+//! eleven numbers of ranks up to 64.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 extern crate ringwork_native as ringwork;
@@ -212,4 +215,75 @@ fn eight_ranks() {
 #[test]
 fn sixteen_ranks() {
     same_bits(16, 37, &["torus-4x4", "tpu-v5e-16x16", "switch-16", "sip6-torus"]);
+}
+
+/// Every kind of network that holds so many ranks. Sides are as even as they can be; some machines are larger.
+fn every_kind(ranks: u32) -> Vec<String> {
+    let side = |n: u32| {
+        (1..=n)
+            .rfind(|side| n.is_multiple_of(*side) && side * side <= n)
+            .unwrap()
+    };
+    let (rows, columns) = (side(ranks), ranks / side(ranks));
+    let (deep, flat) = (side(columns), columns / side(columns));
+    let few = ranks / 3 + 2;
+    let wire = "bandwidth: 50 GB/s, latency: 500 ns";
+    let inside = |n: u32| format!("{{kind: ring, size: {n}, {wire}}}");
+    let groups = format!(
+        "network: {{kind: groups, groups: [{}, {}, {}], between: {{kind: full, {wire}}}}}",
+        inside(few),
+        inside(2),
+        inside(ranks - few + 3)
+    );
+    // A ring, and a chord from every third chip to the one opposite.
+    let near = (0..ranks.max(3)).map(|at| (at, (at + 1) % ranks.max(3)));
+    let far = (0..ranks / 2).step_by(3).map(|at| (at, at + ranks / 2));
+    let far = far.filter(|(from, to)| to - from > 1 && to - from + 1 < ranks);
+    let links: Vec<_> = near
+        .chain(far)
+        .map(|(from, to)| format!("{{from: {from}, to: {to}}}"))
+        .collect();
+    let links = format!(
+        "network: {{kind: links, chips: {}, {wire}, links: [{}]}}",
+        ranks.max(3),
+        links.join(", ")
+    );
+    let one_way = format!("network: {{kind: ring, size: {ranks}, {wire}, direction: one-way}}");
+    let blocking = format!("network: {{kind: switch, size: {ranks}, {wire}, blocking: 60 GB/s}}");
+    vec![
+        format!("ring-{ranks}"),
+        format!("line-{ranks}"),
+        format!("mesh-{rows}x{columns}"),
+        format!("mesh-{rows}x{deep}x{flat}"),
+        format!("torus-{rows}x{columns}"),
+        format!("torus-{rows}x{deep}x{flat}"),
+        format!("full-{ranks}"),
+        format!("switch-{ranks}"),
+        format!("fat-tree-{columns}x{rows}"),
+        format!("nodes-{rows}x{columns}"),
+        "sip6-torus".into(),
+        "ascend-a3-pod".into(),
+        "tpu-v5e-16x16".into(),
+        groups,
+        links,
+        one_way,
+        blocking,
+    ]
+}
+
+#[test]
+fn sixty_four_ranks() {
+    same_bits(64, 19, &["torus-4x4x4", "sip6-torus"]);
+}
+
+#[test]
+fn every_kind_of_network_up_to_sixty_four_ranks() {
+    if !std::env::var_os("RINGWORK_LONG").is_some_and(|value| value != "0" && !value.is_empty()) {
+        return;
+    }
+    for ranks in [2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64] {
+        let kinds = every_kind(ranks);
+        let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+        same_bits(ranks, 19, &kinds);
+    }
 }

@@ -4,168 +4,14 @@ use crate::net::{Attach, Shape};
 use crate::time::ShowPs;
 use crate::timeline_write::escape;
 use crate::topology::Topology;
+use layout::{Drawing, Point, coordinates, layout, positions};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Boxes drawn at most; inner levels of larger machines are told in words.
-const MAX_BOXES: u64 = 600;
+mod layout;
 
 /// Larger ones are drawn with fewer members.
 const MAX_DRAWN: u64 = 4096;
-
-/// From one box of a grid to the next, in boxes.
-const GRID_STEP: f64 = 1.6;
-
-type Point = (f64, f64);
-
-struct Drawing {
-    /// Where each drawn box is.
-    boxes: Vec<Point>,
-    /// Places per box.
-    inside: u32,
-    /// What is inside a box, in words.
-    hidden: String,
-    /// Size of a box.
-    side: f64,
-}
-
-/// Where the members of a shape are, around the origin, a box being `side` wide.
-fn arrange(shape: &Shape, side: f64) -> Vec<Point> {
-    let count = usize::try_from(shape.size()).unwrap_or(0);
-    match shape {
-        Shape::Line(_) | Shape::FatTree { .. } => (0..count).map(|i| (i as f64 * side * 1.5, 0.0)).collect(),
-        Shape::Mesh(dims) | Shape::Torus(dims) => {
-            (0..count).map(|i| grid(i, dims, side * GRID_STEP)).collect()
-        }
-        Shape::Ring(_) | Shape::Full(_) | Shape::Switch { .. } => circle(count, side),
-    }
-}
-
-fn circle(count: usize, side: f64) -> Vec<Point> {
-    if count <= 1 {
-        return vec![(0.0, 0.0); count];
-    }
-    let radius = (side * 1.55 * count as f64 / std::f64::consts::TAU).max(side * 1.3);
-    let angle = |i: usize| std::f64::consts::TAU * (i as f64 / count as f64 - 0.25);
-    (0..count)
-        .map(|i| (radius * angle(i).cos(), radius * angle(i).sin()))
-        .collect()
-}
-
-/// The last dimension to the right, the one before it down, further ones as blocks beside each other.
-fn grid(index: usize, dims: &[u32], step: f64) -> Point {
-    let (mut rest, mut at, mut extent) = (index, (0.0, 0.0), [1.0, 1.0]);
-    for (depth, size) in dims.iter().rev().enumerate() {
-        let size = *size as usize;
-        let coordinate = (rest % size) as f64;
-        rest /= size;
-        if depth.is_multiple_of(2) {
-            at.0 += coordinate * extent[0] * step;
-            extent[0] = extent[0] * size as f64 + 0.7;
-        } else {
-            at.1 += coordinate * extent[1] * step;
-            extent[1] = extent[1] * size as f64 + 0.7;
-        }
-    }
-    at
-}
-
-fn layout(topology: &Topology) -> Drawing {
-    let side = 34.0;
-    if topology.levels.is_empty() {
-        let count = topology.fabric.places() as usize;
-        return Drawing {
-            boxes: circle(count, side),
-            inside: 1,
-            hidden: String::new(),
-            side,
-        };
-    }
-    let (mut depth, mut boxes_count) = (0, 1u64);
-    while depth < topology.levels.len()
-        && (depth == 0 || boxes_count * topology.levels[depth].shape.size() <= MAX_BOXES)
-    {
-        boxes_count *= topology.levels[depth].shape.size();
-        depth += 1;
-    }
-    let hidden: Vec<String> = topology.levels[depth..]
-        .iter()
-        .map(|level| format!("{}: {}", level.name, level.shape.describe()))
-        .collect();
-    // From the inside out: each level's members are as large as what is inside them.
-    let (mut points, mut room) = (vec![(0.0, 0.0)], side);
-    for level in topology.levels[..depth].iter().rev() {
-        let centres = arrange(&level.shape, room);
-        let mut all = Vec::with_capacity(centres.len() * points.len());
-        for centre in &centres {
-            all.extend(points.iter().map(|p| (centre.0 + p.0, centre.1 + p.1)));
-        }
-        let span = |of: fn(&Point) -> f64| {
-            let (low, high) = all
-                .iter()
-                .map(of)
-                .fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)));
-            high - low
-        };
-        room = span(|p| p.0).max(span(|p| p.1)) + side * 1.5;
-        let middle = |of: fn(&Point) -> f64| all.iter().map(of).sum::<f64>() / all.len().max(1) as f64;
-        let (cx, cy) = (middle(|p| p.0), middle(|p| p.1));
-        points = all.iter().map(|p| (p.0 - cx, p.1 - cy)).collect();
-    }
-    let inside = topology.fabric.places() / u32::try_from(points.len()).unwrap_or(1).max(1);
-    Drawing {
-        boxes: points,
-        inside,
-        hidden: hidden.join(", "),
-        side,
-    }
-}
-
-/// Where each drawn vertex is: boxes, and switches in the middle of what they join (above, in a fat tree).
-fn positions(topology: &Topology, drawing: &Drawing) -> BTreeMap<u32, Point> {
-    let fabric = &topology.fabric;
-    let tree = topology
-        .levels
-        .iter()
-        .any(|level| matches!(level.shape, Shape::FatTree { .. }));
-    let mut at: BTreeMap<u32, Point> = BTreeMap::new();
-    for place in 0..fabric.places() {
-        at.insert(place, drawing.boxes[(place / drawing.inside) as usize]);
-    }
-    let mut joined: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (from, to) in fabric.links().filter_map(|link| fabric.ends(link)) {
-        if to >= fabric.places() && from < to {
-            joined.entry(to).or_default().push(from);
-        }
-    }
-    for (switch, members) in joined {
-        let known: Vec<Point> = members
-            .iter()
-            .filter_map(|member| at.get(member))
-            .copied()
-            .collect();
-        let boxes: std::collections::BTreeSet<u32> = members
-            .iter()
-            .map(|m| {
-                if *m < fabric.places() {
-                    m / drawing.inside
-                } else {
-                    u32::MAX
-                }
-            })
-            .collect();
-        if known.is_empty() || (drawing.inside > 1 && boxes.len() == 1 && !boxes.contains(&u32::MAX)) {
-            continue; // inside a box
-        }
-        let n = known.len() as f64;
-        let (x, y) = (
-            known.iter().map(|p| p.0).sum::<f64>() / n,
-            known.iter().map(|p| p.1).sum::<f64>() / n,
-        );
-        at.insert(switch, if tree { (x, y - 90.0) } else { (x, y) });
-    }
-    at
-}
 
 const COLOURS: [&str; 6] = ["#3f7fd0", "#d9822b", "#3c9a5f", "#9b59b6", "#c0392b", "#16a085"];
 
@@ -211,16 +57,21 @@ impl Topology {
             }
             line.1 += 1;
         }
+        let dimensions = self.dimensions();
         let widest = lines.values().map(|line| line.0).fold(1.0, f64::max);
         let mut body = String::new();
         let mut reach: Vec<Point> = at.values().copied().collect();
         for ((a, b), (rate, count, section, failed)) in &lines {
             let (p, q) = (at[a], at[b]);
             let width = 0.8 + 3.2 * (rate / widest).sqrt();
+            let along = self.along(*a, *b);
+            let of = along
+                .map(|(dimension, _)| dimension)
+                .filter(|_| !dimensions.is_empty());
             let colour = if *failed {
                 "#d3364f"
             } else {
-                COLOURS[section % COLOURS.len()]
+                COLOURS[of.unwrap_or(*section) % COLOURS.len()]
             };
             let dash = if *failed { " stroke-dasharray=\"4 4\"" } else { "" };
             let title = format!(
@@ -232,9 +83,10 @@ impl Topology {
             );
             let (dx, dy) = (q.0 - p.0, q.1 - p.1);
             let length = (dx * dx + dy * dy).sqrt();
-            if self.goes_around(dx, dy, drawing.side) {
+            if along.is_some_and(|(_, around)| around) {
                 // Both ends point outwards: it comes in again on the other side.
-                let (ux, uy) = (dx / length * drawing.side, dy / length * drawing.side);
+                let out = drawing.side * if dx != 0.0 && dy != 0.0 { 1.25 } else { 1.0 };
+                let (ux, uy) = (dx / length * out, dy / length * out);
                 for (end, out) in [(p, (p.0 - ux, p.1 - uy)), (q, (q.0 + ux, q.1 + uy))] {
                     let _ = writeln!(
                         body,
@@ -250,11 +102,13 @@ impl Topology {
                 continue;
             }
             // Other long links bend, so that they do not lie on the short ones.
-            let bend = if length > drawing.side * 2.4 && a < &fabric.places() && b < &fabric.places() {
-                0.16
-            } else {
-                0.0
-            };
+            let straight = of.is_some_and(|dimension| dimension < 3);
+            let bend =
+                if length > drawing.side * 2.4 && !straight && a < &fabric.places() && b < &fabric.places() {
+                    0.16
+                } else {
+                    0.0
+                };
             let middle = ((p.0 + q.0) / 2.0 - dy * bend, (p.1 + q.1) / 2.0 + dx * bend);
             let crowded = bend > 0.0 && lines.len() > 64;
             let far = if crowded { " class=\"far\"" } else { "" };
@@ -275,24 +129,43 @@ impl Topology {
             );
         }
         self.write_boxes(&drawing, &at, &mut body);
-        self.frame(&drawing, &reach, &sections, &body)
+        self.frame(&drawing, &reach, (&sections, &dimensions), &body)
     }
 
-    /// Whether a link closes a row or a column of a torus.
-    fn goes_around(&self, dx: f64, dy: f64, side: f64) -> bool {
+    /// The dimension that a link of a single grid goes along, and whether it closes a ring there.
+    fn along(&self, a: u32, b: u32) -> Option<(usize, bool)> {
         let [level] = self.levels.as_slice() else {
-            return false;
+            return None;
         };
-        let Shape::Torus(dims) = &level.shape else {
-            return false;
+        let (Shape::Torus(dims) | Shape::Mesh(dims)) = &level.shape else {
+            return None;
         };
-        let step = side * GRID_STEP;
-        let closes = |size: Option<&u32>, along: f64, across: f64| {
-            size.is_some_and(|size| *size > 2 && (along.abs() - f64::from(size - 1) * step).abs() < 1.0)
-                && across.abs() < 1.0
+        let [a, b] = [a, b].map(|place| coordinates(place as usize, dims));
+        let mut differ = a.iter().zip(&b).enumerate().filter(|(_, (a, b))| a != b);
+        let (dimension, ((from, size), (to, _))) = differ.next()?;
+        let apart = from.abs_diff(*to);
+        (differ.next().is_none()).then_some((dimension, *size > 2 && apart == size - 1))
+    }
+
+    /// What each dimension of a grid of three or more is drawn like; links of other machines go by their level.
+    fn dimensions(&self) -> Vec<String> {
+        let [level] = self.levels.as_slice() else {
+            return Vec::new();
         };
-        let mut sizes = dims.iter().rev();
-        closes(sizes.next(), dx, dy) || closes(sizes.next(), dy, dx)
+        let (dims, line) = match &level.shape {
+            Shape::Torus(dims) => (dims, "rings"),
+            Shape::Mesh(dims) => (dims, "lines"),
+            _ => return Vec::new(),
+        };
+        if dims.len() < 3 {
+            return Vec::new();
+        }
+        let way = ["to the right", "down", "to the back", "beside", "below"];
+        let name = |(dimension, size): (usize, &u32)| {
+            let way = way.get(dimension).copied().unwrap_or("beside");
+            format!("{way}: {line} of {size}")
+        };
+        dims.iter().rev().enumerate().map(name).collect()
     }
 
     /// A machine of the same shapes with fewer members, if this one is too large to draw.
@@ -377,7 +250,13 @@ impl Topology {
         }
     }
 
-    fn frame(&self, drawing: &Drawing, reach: &[Point], sections: &[&str], body: &str) -> String {
+    fn frame(
+        &self,
+        drawing: &Drawing,
+        reach: &[Point],
+        (sections, dimensions): (&[&str], &[String]),
+        body: &str,
+    ) -> String {
         let margin = drawing.side * 1.5;
         let (mut low, mut high) = ((f64::MAX, f64::MAX), (f64::MIN, f64::MIN));
         for (x, y) in reach {
@@ -402,7 +281,20 @@ impl Topology {
                     )
                 },
             );
-            legend.push((COLOURS[i % COLOURS.len()].to_owned(), text));
+            // Of a grid of many dimensions the colours are those of the dimensions.
+            let colour = if dimensions.is_empty() {
+                COLOURS[i % COLOURS.len()]
+            } else {
+                ""
+            };
+            legend.push((colour.to_owned(), text));
+        }
+        for (colour, text) in COLOURS.iter().cycle().zip(dimensions) {
+            legend.push(((*colour).to_owned(), text.clone()));
+        }
+        if body.contains("class=\"around\"") {
+            let dotted = "dotted: comes in again on the other side";
+            legend.push((String::new(), dotted.to_owned()));
         }
         if !drawing.hidden.is_empty() {
             legend.push((String::new(), format!("inside each: {}", drawing.hidden)));

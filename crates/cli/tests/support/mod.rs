@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use serde_json::Value;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// What a run of `ringwork` left behind.
@@ -42,4 +43,55 @@ pub(crate) fn verified(arguments: &str) -> Value {
 /// Whether the long form of the tests was asked for: `RINGWORK_LONG=1`.
 pub(crate) fn long() -> bool {
     std::env::var_os("RINGWORK_LONG").is_some_and(|value| value != "0" && !value.is_empty())
+}
+
+/// A directory of this test's own, gone at the end.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ringwork-sim-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub(crate) fn path(&self, file: &str) -> String {
+        self.0.join(file).display().to_string()
+    }
+
+    pub(crate) fn write(&self, file: &str, text: &str) -> String {
+        let path = self.path(file);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, file: &str) -> String {
+        std::fs::read_to_string(self.0.join(file)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command that must succeed, and returns what it printed.
+pub(crate) fn ok(arguments: &str) -> String {
+    let run = ringwork(arguments);
+    assert_eq!(run.code, Some(0), "ringwork {arguments}: {run:?}");
+    run.stdout
+}
+
+/// What a command that must succeed printed as JSON.
+pub(crate) fn json(arguments: &str) -> Value {
+    serde_json::from_str(&ok(arguments)).unwrap()
+}
+
+/// Runs a command that must be refused before anything starts, and returns its one line.
+pub(crate) fn refused(arguments: &str) -> String {
+    let run = ringwork(arguments);
+    assert_eq!(run.code, Some(2), "ringwork {arguments}: {run:?}");
+    assert_eq!(run.stderr.lines().count(), 1, "{run:?}");
+    run.stderr
 }

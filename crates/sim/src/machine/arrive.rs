@@ -264,13 +264,13 @@ impl State {
             });
             return;
         }
-        let (now, rank) = (self.now(), self.core(core).rank);
+        let (now, row) = (self.now(), self.core(core).row);
         let state = self.core(core);
         state.waiting = None;
         let end = now + back_ps;
         if wanted.is_some() {
             let what = || format!("signal {} of rank {}", signal.index(), signal.rank());
-            self.trace.wait(rank, (since_ps, end), cause, what);
+            self.trace.wait(row, (since_ps, end), cause, what);
         }
         self.reply(core, end, Reply::Value(value));
     }
