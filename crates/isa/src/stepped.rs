@@ -111,13 +111,61 @@ pub enum Answer {
     Taken(Ticket, Option<Vec<u8>>),
 }
 
+/// Where an instruction comes from: the kernel's own line.
+type At = &'static Location<'static>;
+
 /// Decides when instructions happen, and what they find.
+///
+/// An instruction that can be answered at once is: the kernel goes on without suspending. Otherwise it
+/// suspends until [`answer`](Engine::answer) is ready.
+///
+/// Kernels mostly copy, reduce, notify and wait, millions of times. Each of these has a method of its own, so
+/// that an engine for which that matters need not take a value apart that has just been put together; they are
+/// [`issue`](Engine::issue) unless it says otherwise.
 pub trait Engine {
-    /// Takes an instruction that `core` issues now; the kernel suspends until
-    /// [`answer`](Engine::answer) is ready.
-    fn issue(&self, core: CoreId, instruction: Instruction, at: &'static Location<'static>);
-    /// The answer to the instruction that `core` issued last.
+    /// Takes an instruction that `core` issues now.
+    fn issue(&self, core: CoreId, instruction: Instruction, at: At) -> Poll<Result<Answer>>;
+
+    /// The answer to the instruction that `core` issued last, if that was not answered at once.
     fn answer(&self, core: CoreId) -> Poll<Result<Answer>>;
+
+    /// Takes an [`Instruction::Copy`].
+    fn copy(&self, core: CoreId, dst: &Span, src: &Span, at: At) -> Poll<Result<()>> {
+        let (dst, src) = (*dst, *src);
+        done(self.issue(core, Instruction::Copy { dst, src }, at))
+    }
+
+    /// Takes an [`Instruction::Reduce`].
+    fn reduce(&self, core: CoreId, dst: &Span, sources: &[Span], op: ReduceOp, at: At) -> Poll<Result<()>> {
+        let (dst, sources) = (*dst, sources.to_vec());
+        done(self.issue(core, Instruction::Reduce { dst, sources, op }, at))
+    }
+
+    /// Takes an [`Instruction::Notify`].
+    fn notify(&self, core: CoreId, signal: &Signal, how: Notify, at: At) -> Poll<Result<()>> {
+        let signal = *signal;
+        done(self.issue(core, Instruction::Notify { signal, how }, at))
+    }
+
+    /// Takes an [`Instruction::Wait`].
+    fn wait(
+        &self,
+        core: CoreId,
+        signal: &Signal,
+        (compare, operand): (Compare, i32),
+        at: At,
+    ) -> Poll<Result<i32>> {
+        let wait = Instruction::Wait {
+            signal: *signal,
+            compare,
+            operand,
+        };
+        self.issue(core, wait, at).map(|answer| value(at, &answer?))
+    }
+}
+
+fn done(answer: Poll<Result<Answer>>) -> Poll<Result<()>> {
+    answer.map(|answer| answer.map(drop))
 }
 
 /// An engine's own number for a core.
@@ -153,20 +201,65 @@ impl SteppedCore {
 
     /// Issues an instruction now; what is awaited is only its answer, so that a waiting kernel does not
     /// carry its instruction with it. Call it where it is awaited.
-    fn step(
-        &self,
-        at: &'static Location<'static>,
-        instruction: Instruction,
-    ) -> impl Future<Output = Result<Answer>> {
-        self.engine.issue(self.id, instruction, at);
+    fn step(&self, at: At, instruction: Instruction) -> impl Future<Output = Result<Answer>> {
+        let mut first = self.engine.issue(self.id, instruction, at);
+        poll_fn(move |_| match std::mem::replace(&mut first, Poll::Pending) {
+            Poll::Pending => self.engine.answer(self.id),
+            ready => ready,
+        })
+    }
+
+    /// The answer to an instruction that could not be answered at once.
+    fn answered(&self) -> impl Future<Output = Result<Answer>> {
         poll_fn(|_| self.engine.answer(self.id))
+    }
+}
+
+/// Sources that a reduction mostly has at most: their handles need no allocation.
+const FEW: usize = 4;
+
+impl SteppedCore {
+    /// Checks a reduction and hands it to the engine.
+    fn begin_reduce<T: Element>(
+        &self,
+        dst: &Span,
+        sources: &impl Sources<T>,
+        op: ReduceOp,
+        at: At,
+    ) -> Result<Poll<()>> {
+        let count = sources.count();
+        if count == 0 {
+            return Err(ErrorKind::Failed {
+                message: "a reduction needs at least one source".into(),
+                site: at.into(),
+            }
+            .into());
+        }
+        let (mut few, many);
+        let spans = if count <= FEW {
+            few = [*dst; FEW];
+            for (i, place) in few[..count].iter_mut().enumerate() {
+                *place = sources.source(i);
+            }
+            &few[..count]
+        } else {
+            many = (0..count).map(|i| sources.source(i)).collect::<Vec<Span>>();
+            &many[..]
+        };
+        for source in spans {
+            check_lengths("a source", source.len, dst.len, at)?;
+        }
+        match self.engine.reduce(self.id, dst, spans, op, at) {
+            Poll::Ready(done) => done.map(Poll::Ready),
+            Poll::Pending => Ok(Poll::Pending),
+        }
     }
 }
 
 /// What packets are made of.
 impl SteppedCore {
     /// The bytes of a span; `None` if this engine keeps no data.
-    async fn bytes(&self, at: &'static Location<'static>, src: Span) -> Result<Option<Vec<u8>>> {
+    async fn bytes(&self, at: At, src: Span) -> Result<Option<Vec<u8>>> {
         match self.step(at, Instruction::Load { src }).await? {
             Answer::Bytes(bytes) => Ok(bytes),
             other => Err(unexpected(at, &other)),
@@ -176,7 +269,7 @@ impl SteppedCore {
     /// The payload that a rank has put for `like`, once its signal says so.
     async fn packet_payload(
         &self,
-        at: &'static Location<'static>,
+        at: At,
         like: Span,
         packets: Shared<i64>,
         raised: Signal,
@@ -199,14 +292,14 @@ impl SteppedCore {
     }
 }
 
-fn value(at: &'static Location<'static>, answer: &Answer) -> Result<i32> {
+fn value(at: At, answer: &Answer) -> Result<i32> {
     match answer {
         Answer::Value(value) => Ok(*value),
         other => Err(unexpected(at, other)),
     }
 }
 
-fn unexpected(at: &'static Location<'static>, answer: &Answer) -> Error {
+fn unexpected(at: At, answer: &Answer) -> Error {
     ErrorKind::Failed {
         message: format!("the engine answered {answer:?}, which fits no instruction here"),
         site: at.into(),
@@ -222,7 +315,7 @@ fn packet_lines(packets: Shared<i64>, like: Span) -> Result<Shared<i64>> {
     packets.slice(0..packets_for(bytes).saturating_mul(PACKET_WORDS))
 }
 
-fn check_lengths(what: &'static str, got: u64, wanted: u64, at: &'static Location<'static>) -> Result<()> {
+fn check_lengths(what: &'static str, got: u64, wanted: u64, at: At) -> Result<()> {
     if got == wanted {
         return Ok(());
     }
@@ -312,15 +405,10 @@ impl Core for SteppedCore {
         let at = self.attribution.site();
         async move {
             check_lengths("the source", src.span().len, dst.span().len, at)?;
-            self.step(
-                at,
-                Instruction::Copy {
-                    dst: dst.span(),
-                    src: src.span(),
-                },
-            )
-            .await
-            .map(drop)
+            match self.engine.copy(self.id, dst.as_span(), src.as_span(), at) {
+                Poll::Ready(done) => done,
+                Poll::Pending => self.answered().await.map(drop),
+            }
         }
     }
 
@@ -333,27 +421,10 @@ impl Core for SteppedCore {
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         async move {
-            let sources: Vec<Span> = (0..sources.count()).map(|i| sources.source(i)).collect();
-            if sources.is_empty() {
-                return Err(ErrorKind::Failed {
-                    message: "a reduction needs at least one source".into(),
-                    site: at.into(),
-                }
-                .into());
+            match self.begin_reduce(dst.as_span(), &sources, op, at)? {
+                Poll::Ready(()) => Ok(()),
+                Poll::Pending => self.answered().await.map(drop),
             }
-            for source in &sources {
-                check_lengths("a source", source.len, dst.span().len, at)?;
-            }
-            self.step(
-                at,
-                Instruction::Reduce {
-                    dst: dst.span(),
-                    sources,
-                    op,
-                },
-            )
-            .await
-            .map(drop)
         }
     }
 
@@ -498,19 +569,22 @@ impl Core for SteppedCore {
     #[track_caller]
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        async move { self.step(at, Instruction::Notify { signal, how }).await.map(drop) }
+        async move {
+            match self.engine.notify(self.id, &signal, how, at) {
+                Poll::Ready(done) => done,
+                Poll::Pending => self.answered().await.map(drop),
+            }
+        }
     }
 
     #[track_caller]
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
         let at = self.attribution.site();
         async move {
-            let wait = Instruction::Wait {
-                signal,
-                compare,
-                operand,
-            };
-            value(at, &self.step(at, wait).await?)
+            match self.engine.wait(self.id, &signal, (compare, operand), at) {
+                Poll::Ready(value) => value,
+                Poll::Pending => value(at, &self.answered().await?),
+            }
         }
     }
 

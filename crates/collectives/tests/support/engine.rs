@@ -167,11 +167,17 @@ impl Machine {
 }
 
 impl Engine for Machine {
-    fn issue(&self, core: CoreId, instruction: Instruction, at: &'static Location<'static>) {
+    fn issue(
+        &self,
+        core: CoreId,
+        instruction: Instruction,
+        at: &'static Location<'static>,
+    ) -> Poll<Result<Answer>> {
         let state = &mut *self.0.borrow_mut();
         let before = state.pending[core.0 as usize].replace((instruction, at));
         assert!(before.is_none(), "a core issues one instruction at a time");
         state.consider(core.0 as usize);
+        Poll::Pending
     }
 
     fn answer(&self, core: CoreId) -> Poll<Result<Answer>> {

@@ -1,5 +1,6 @@
 //! Arrivals: what happens when bytes, notifications and questions get where they were going.
 
+use super::issue::Progress;
 use super::signals::{Waiter, changed};
 use super::state::{Event, Notice, Purpose, Reply, State, Waiting};
 use crate::net::{Flow, Sent, Step};
@@ -95,7 +96,7 @@ impl State {
     }
 
     /// Sends a notification.
-    pub(crate) fn notify(&mut self, core: u32, signal: &Signal, how: Notify) -> Result<bool> {
+    pub(crate) fn notify(&mut self, core: u32, signal: &Signal, how: Notify) -> Result<Progress> {
         let (slot, owner) = self.slot(core, signal)?;
         let now = self.now();
         if let Some(QueueSignal::Length) = signal.queue().map(|end| end.signal) {
@@ -104,8 +105,7 @@ impl State {
             let cell = self.signals.change(slot, how, (rank, now));
             let (segment, offset, value) = (cell.segment, cell.offset, cell.value);
             self.memory.set_word(segment, offset, value);
-            self.reply(core, now, Reply::Done);
-            return Ok(true);
+            return Ok(Progress::Done);
         }
         let bytes = self.notice_bytes(signal);
         let state = self.core(core);
@@ -135,8 +135,7 @@ impl State {
                 self.core(core).unseen.push((slot, how));
                 let index = self.keep(notice);
                 self.set_purpose(flow, Purpose::Notify(index));
-                self.reply(core, now, Reply::Done);
-                return Ok(true);
+                return Ok(Progress::Done);
             }
             Sent::Final { arrival_ps, .. } => arrival_ps.max(notice.floor_ps),
         };
@@ -154,8 +153,7 @@ impl State {
         } else {
             self.apply(notice);
         }
-        self.reply(core, now, Reply::Done);
-        Ok(true)
+        Ok(Progress::Done)
     }
 
     pub(crate) fn keep(&mut self, notice: Notice) -> u32 {
@@ -226,52 +224,57 @@ impl State {
         self.inquire(core);
     }
 
-    /// Looks at the signal a core waits for.
+    /// Looks at the signal a core waits for, and lets it go on if that says so.
     pub(crate) fn inquire(&mut self, core: u32) {
         let Some(waiting) = self.core(core).waiting else {
             return;
         };
-        let Waiting {
-            slot,
-            wanted,
-            since_ps,
-            back_ps,
-            signal,
-        } = waiting;
-        let (mut value, cause) = (
-            self.signals.cells[slot as usize].value,
-            self.signals.cells[slot as usize].cause,
-        );
-        if wanted.is_none() {
+        match self.look(core, &waiting) {
+            Some(value) => {
+                self.core(core).waiting = None;
+                let end = self.now() + waiting.back_ps;
+                self.reply(core, end, Reply::Value(value));
+            }
+            None => self.await_change(core, &waiting),
+        }
+    }
+
+    /// A signal's value, if it is what is waited for.
+    pub(crate) fn look(&mut self, core: u32, waiting: &Waiting) -> Option<i32> {
+        let cell = &self.signals.cells[waiting.slot as usize];
+        let (mut value, cause) = (cell.value, cell.cause);
+        let Some((compare, operand)) = waiting.wanted else {
             // A kernel sees its own notifications in program order, whatever they still wait for. (One that
             // waits for its own gets there too, later.)
             for (of, how) in &self.core(core).unseen {
-                if *of == slot {
+                if *of == waiting.slot {
                     value = changed(value, *how);
                 }
             }
+            return Some(value);
+        };
+        if !compare.holds(value, operand) {
+            return None;
         }
-        if let Some((compare, operand)) = wanted
-            && !compare.holds(value, operand)
-        {
-            if !self.alarms.is_empty() && self.tell(core) {
-                return;
-            }
-            self.signals.cells[slot as usize].waiters.push(Waiter {
-                core,
-                compare,
-                operand,
-            });
+        let (rank, end) = (self.core(core).rank, self.now() + waiting.back_ps);
+        let signal = &waiting.signal;
+        let what = || format!("signal {} of rank {}", signal.index(), signal.rank());
+        self.trace.wait(rank, (waiting.since_ps, end), cause, what);
+        Some(value)
+    }
+
+    /// Lets a core wait until the signal changes, unless its domain was given up.
+    pub(crate) fn await_change(&mut self, core: u32, waiting: &Waiting) {
+        let Some((compare, operand)) = waiting.wanted else {
+            return;
+        };
+        if !self.alarms.is_empty() && self.tell(core) {
             return;
         }
-        let (now, rank) = (self.now(), self.core(core).rank);
-        let state = self.core(core);
-        state.waiting = None;
-        let end = now + back_ps;
-        if wanted.is_some() {
-            let what = || format!("signal {} of rank {}", signal.index(), signal.rank());
-            self.trace.wait(rank, (since_ps, end), cause, what);
-        }
-        self.reply(core, end, Reply::Value(value));
+        self.signals.cells[waiting.slot as usize].waiters.push(Waiter {
+            core,
+            compare,
+            operand,
+        });
     }
 }

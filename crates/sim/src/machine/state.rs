@@ -399,7 +399,8 @@ impl State {
     }
 
     /// Lets a core see this answer at a time.
-    #[inline]
+    // Inlined, an answer is written where it is kept and never passed.
+    #[inline(always)]
     pub(crate) fn reply(&mut self, core: u32, at: Ps, answer: Reply) {
         self.core(core).answer = answer;
         self.open_at(core, at);
