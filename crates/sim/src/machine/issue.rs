@@ -56,7 +56,7 @@ impl State {
     }
 
     /// Goes on from how far an instruction got when it was issued.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begun(
         &mut self,
         core: u32,
@@ -80,9 +80,14 @@ impl State {
     #[inline]
     pub(crate) fn answer(&mut self, core: u32) -> Poll<Result<Answer>> {
         let core = self.core(core);
-        match core.open.then(|| core.answer.take()).flatten() {
-            Some(answer) => Poll::Ready(answer),
-            None => Poll::Pending,
+        if !core.open {
+            return Poll::Pending;
+        }
+        match std::mem::take(&mut core.answer) {
+            Reply::None => Poll::Pending,
+            Reply::Done => Poll::Ready(Ok(Answer::Done)),
+            Reply::Value(value) => Poll::Ready(Ok(Answer::Value(value))),
+            Reply::Other(other) => Poll::Ready(*other),
         }
     }
 
@@ -159,7 +164,7 @@ impl State {
         not_mapped.into()
     }
 
-    #[inline]
+    #[inline(always)]
     fn refuse_overlap(&mut self, core: u32, dst: &Located, sources: &[Located]) -> Result<()> {
         let bad = sources
             .iter()
@@ -175,12 +180,20 @@ impl State {
     }
 
     /// Whether this memory is free of the core's own posted transfers. If not, the core will try again.
+    #[inline(always)]
     fn clear(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
         let now = self.now();
         let state = self.core(core);
-        if state.posted.is_empty() {
+        if state.posted_until_ps <= now {
+            state.posted.clear();
             return true;
         }
+        self.clear_of_posted(core, reads, write)
+    }
+
+    fn clear_of_posted(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
+        let now = self.now();
+        let state = self.core(core);
         let oldest = state.oldest;
         let inflight = std::mem::take(&mut state.inflight);
         let over = |until: Until| match until {
@@ -194,6 +207,9 @@ impl State {
         state
             .posted
             .retain(|posted| !over(posted.dst.1) || posted.src.is_some_and(|(_, until)| !over(until)));
+        if state.posted.is_empty() {
+            state.posted_until_ps = 0;
+        }
         let mut blocked: Option<Until> = None;
         let mut block = |until: Until| {
             blocked = Some(match (blocked, until) {
@@ -223,6 +239,7 @@ impl State {
         blocked.is_none()
     }
 
+    #[inline(always)]
     pub(crate) fn copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<Progress> {
         Ok(match self.begin_copy(core, dst, src)? {
             Some(_) => Progress::Done,
@@ -231,6 +248,7 @@ impl State {
     }
 
     /// Posts a copy, and says when it is over; `None` if the core has to try again.
+    #[inline(always)]
     pub(crate) fn begin_copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<Option<Until>> {
         let (dst, src) = (self.locate(core, dst)?, self.locate(core, src)?);
         self.refuse_overlap(core, &dst, &[src])?;
@@ -273,6 +291,7 @@ impl State {
         Ok(Progress::Later)
     }
 
+    #[inline(always)]
     pub(crate) fn reduce(
         &mut self,
         core: u32,
@@ -292,6 +311,7 @@ impl State {
         done
     }
 
+    #[inline(always)]
     fn reduce_located(
         &mut self,
         core: u32,
@@ -311,7 +331,7 @@ impl State {
     }
 
     /// The slot of a signal and the rank that owns it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot(&mut self, core: u32, signal: &Signal) -> Result<(u32, u32)> {
         let (segment, generation) = (signal.segment().0, self.signals.generation());
         let index = usize::from(signal.rank() == signal.holder());
@@ -361,6 +381,7 @@ impl State {
         Ok((slot, owner))
     }
 
+    #[inline(always)]
     pub(crate) fn wait(
         &mut self,
         core: u32,
@@ -387,22 +408,17 @@ impl State {
             since_ps: now,
             back_ps,
         };
-        if there > 0 {
+        if there > 0 || back_ps > 0 {
             self.core(core).waiting = Some(waiting);
             self.queue.push(now + there, Event::Ask(core));
             return Ok(Progress::Later);
         }
-        match self.look(core, &waiting) {
-            Some(value) if back_ps == 0 => Ok(Progress::Value(value)),
-            Some(value) => {
-                self.reply(core, now + back_ps, Reply::Value(value));
-                Ok(Progress::Later)
-            }
-            None => {
-                self.core(core).waiting = Some(waiting);
-                self.await_change(core, &waiting);
-                Ok(Progress::Later)
-            }
+        // Here, at once: nothing was waited for, and nothing is traced.
+        if let Some(value) = self.look(core, &waiting) {
+            return Ok(Progress::Value(value));
         }
+        self.core(core).waiting = Some(waiting);
+        self.await_change(core, &waiting);
+        Ok(Progress::Later)
     }
 }

@@ -115,6 +115,10 @@ impl Engine for Inner {
         let state = &mut *self.state.borrow_mut();
         state.core(core.0).at = Some(at);
         let progress = state.copy(core.0, dst, src);
+        if let Ok(Progress::Done) = progress {
+            state.schedule_wakes();
+            return Poll::Ready(Ok(()));
+        }
         let again = || Instruction::Copy { dst: *dst, src: *src };
         state.begun(core.0, progress, again).map(|done| done.map(drop))
     }
@@ -371,46 +375,39 @@ impl Machine {
     /// # Errors
     /// [`SimError::TooLong`].
     pub fn turn(&self) -> std::result::Result<bool, SimError> {
-        let next = {
-            let mut state = self.inner.state.borrow_mut();
-            if state.ready.is_empty() && !state.step() {
-                return Ok(false);
-            }
-            if self.inner.limit_ps > 0 && state.now() > self.inner.limit_ps {
-                return Err(SimError::TooLong {
-                    at_ps: state.now(),
-                    limit_ps: self.inner.limit_ps,
-                });
-            }
-            state.ready.pop_front()
-        };
-        if let Some(core) = next {
-            self.poll(core);
+        let mut state = self.inner.state.borrow_mut();
+        if state.ready.is_empty() && !state.step() {
+            return Ok(false);
         }
-        self.collect();
+        if self.inner.limit_ps > 0 && state.now() > self.inner.limit_ps {
+            return Err(SimError::TooLong {
+                at_ps: state.now(),
+                limit_ps: self.inner.limit_ps,
+            });
+        }
+        if let Some(core) = state.ready.pop_front() {
+            let kernel = self.inner.kernels.borrow_mut()[core as usize].take();
+            if let Some(mut kernel) = kernel {
+                state.core(core).polling = true;
+                drop(state);
+                let polled = kernel.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                state = self.inner.state.borrow_mut();
+                state.core(core).polling = false;
+                match polled {
+                    Poll::Pending => self.inner.kernels.borrow_mut()[core as usize] = Some(kernel),
+                    Poll::Ready(result) => state.returned(core, result),
+                }
+            }
+        }
+        if !state.finished.is_empty() {
+            self.collect(&mut state);
+        }
         Ok(true)
     }
 
-    fn poll(&self, core: u32) {
-        let Some(mut kernel) = self.inner.kernels.borrow_mut()[core as usize].take() else {
-            return;
-        };
-        self.inner.state.borrow_mut().core(core).polling = true;
-        let polled = kernel.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        let mut state = self.inner.state.borrow_mut();
-        state.core(core).polling = false;
-        match polled {
-            Poll::Pending => self.inner.kernels.borrow_mut()[core as usize] = Some(kernel),
-            Poll::Ready(result) => state.returned(core, result),
-        }
-    }
-
     /// Notes how finished tasks ended.
-    fn collect(&self) {
-        let mut state = self.inner.state.borrow_mut();
-        if state.finished.is_empty() {
-            return;
-        }
+    #[cold]
+    fn collect(&self, state: &mut State) {
         let end_ps = state.now();
         for core in std::mem::take(&mut state.finished) {
             if let Some(mut ended) = state.cores[core as usize].take() {

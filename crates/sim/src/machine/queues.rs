@@ -45,17 +45,7 @@ impl State {
         let notice = self.keep(notice);
         let start = now.saturating_add(self.queue_start());
         let after_ps = self.slot_access_ps(slot.memory, slot.bytes());
-        let mut path = std::mem::take(&mut self.path);
-        path.clear();
-        self.route(rank, slot.rank, &mut path);
-        let sent = match path.as_slice() {
-            [] => Sent::Final {
-                injected_ps: start,
-                arrival_ps: start,
-            },
-            path => self.network.send(now, start, path, slot.bytes()),
-        };
-        self.path = path;
+        let sent = self.send_between(start, rank, slot.rank, slot.bytes());
         match sent {
             Sent::Final { arrival_ps, .. } => {
                 let there = arrival_ps.saturating_add(after_ps);
