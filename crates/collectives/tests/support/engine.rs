@@ -2,7 +2,7 @@
 
 use super::race::{Access, Clock, Race, Shadow};
 use super::schedule::Schedule;
-use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
+use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, Payload, SteppedCore};
 use ringwork_isa::{
     Device, Element, Error, ErrorKind, Notify, Rank, ReduceOp, Result, SIGNAL_STRIDE_BYTES, Segment, Signal,
     Span, Ticket, Waited, with_dtype,
@@ -188,6 +188,14 @@ impl Engine for Machine {
     }
 }
 
+/// This machine always has bytes.
+fn bytes(data: Payload) -> Vec<u8> {
+    match data {
+        Payload::Bytes(bytes) => bytes,
+        other => panic!("{other:?} where bytes were expected"),
+    }
+}
+
 fn range(span: &Span) -> Range<usize> {
     let bytes = span.byte_range().unwrap();
     usize::try_from(bytes.start).unwrap()..usize::try_from(bytes.end).unwrap()
@@ -328,18 +336,23 @@ impl State {
                 }
                 return Ok(Answer::Ticket(Ticket(0)));
             }
-            Instruction::Load { src } => return Ok(Answer::Bytes(Some(self.read(rank, &src, at)?))),
-            Instruction::Take { slot } => {
-                return Ok(Answer::Taken(Ticket(0), Some(self.read(rank, &slot, at)?)));
+            Instruction::Load { src } => {
+                return Ok(Answer::Loaded(Payload::Bytes(self.read(rank, &src, at)?)));
             }
-            Instruction::Store { dst, bytes } => self.write(rank, &dst, &bytes.unwrap(), at)?,
+            Instruction::Take { slot } => {
+                return Ok(Answer::Taken(
+                    Ticket(0),
+                    Payload::Bytes(self.read(rank, &slot, at)?),
+                ));
+            }
+            Instruction::Store { dst, data } => self.write(rank, &dst, &bytes(data), at)?,
             Instruction::Put {
                 slot,
-                bytes,
+                data,
                 full,
                 value,
             } => {
-                self.write(rank, &slot, &bytes.unwrap(), at)?;
+                self.write(rank, &slot, &bytes(data), at)?;
                 self.notify(rank, &full, Notify::Set(value), at)?;
             }
             Instruction::Spend(_) | Instruction::Join(_) => {}

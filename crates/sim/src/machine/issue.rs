@@ -19,7 +19,7 @@
 use super::memory::Located;
 use super::state::{Event, Recent, Reply, State, Until, Waiting};
 use crate::time::Ps;
-use ringwork_isa::stepped::{Answer, Instruction};
+use ringwork_isa::stepped::{Answer, Instruction, Payload};
 use ringwork_isa::{Compare, Dtype, ErrorKind, ReduceOp, Result, Signal, Site, Span};
 use std::panic::Location;
 use std::task::Poll;
@@ -114,14 +114,14 @@ impl State {
             Instruction::Join(ticket) => self.join(core, *ticket),
             Instruction::Put {
                 slot,
-                bytes,
+                data,
                 full,
                 value,
-            } => self.put(core, slot, bytes.as_deref(), (full, *value)),
+            } => self.put(core, slot, data, (full, *value)),
             Instruction::Take { slot } => self.take(core, slot),
             Instruction::Reduce { dst, sources, op } => self.reduce(core, dst, sources, *op),
             Instruction::Load { src } => self.load(core, src),
-            Instruction::Store { dst, bytes } => self.store(core, dst, bytes.as_deref()),
+            Instruction::Store { dst, data } => self.store(core, dst, data),
             Instruction::Spend(work) => {
                 let end = self.compute(core, *work);
                 self.reply(core, end, Reply::Done);
@@ -264,14 +264,12 @@ impl State {
         Ok(Some(posted.unwrap_or(Until::At(self.now()))))
     }
 
-    fn store(&mut self, core: u32, dst: &Span, bytes: Option<&[u8]>) -> Result<Progress> {
+    fn store(&mut self, core: u32, dst: &Span, data: &Payload) -> Result<Progress> {
         let dst = self.locate(core, dst)?;
         if !self.clear(core, &[], Some(&dst)) || !self.post(core, None, dst) {
             return Ok(Progress::Again);
         }
-        if let Some(bytes) = bytes {
-            self.memory.store(&dst, bytes);
-        }
+        self.memory.store(&dst, data);
         Ok(Progress::Done)
     }
 
@@ -280,13 +278,13 @@ impl State {
         if !self.clear(core, &[src], None) {
             return Ok(Progress::Again);
         }
-        let bytes = self.memory.load(&src);
+        let loaded = self.memory.load(&src);
         self.fetch(
             core,
             &[src],
             None,
             0,
-            Reply::Other(Box::new(Ok(Answer::Bytes(bytes)))),
+            Reply::Other(Box::new(Ok(Answer::Loaded(loaded)))),
         );
         Ok(Progress::Later)
     }

@@ -34,6 +34,7 @@ mod arrive;
 mod error;
 mod issue;
 mod memory;
+mod origins;
 mod queues;
 mod signals;
 mod state;
@@ -48,7 +49,7 @@ use crate::timeline::{Load, Timeline};
 use crate::topology::Topology;
 use issue::Progress;
 use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
-use ringwork_isa::{Compare, Notify, ReduceOp, Result, Segment, Signal, Span};
+use ringwork_isa::{Compare, Contributions, Counted, Notify, ReduceOp, Result, Segment, Signal, Span};
 use state::State;
 use std::cell::RefCell;
 use std::future::Future;
@@ -65,6 +66,8 @@ pub type SimCore = SteppedCore;
 pub struct Options {
     /// Compute time only: memory has sizes but no bytes.
     pub timing_only: bool,
+    /// Keep where bytes come from instead of what they are: see [`Machine::origin`].
+    pub prove: bool,
     /// Keep a timeline.
     pub trace: bool,
     /// Stop when the clock passes this; 0 for never.
@@ -195,7 +198,7 @@ impl Machine {
     /// A machine at time 0, its memory empty.
     #[must_use]
     pub fn new(topology: &Topology, options: Options) -> Machine {
-        let state = State::new(topology, options.timing_only, options.trace);
+        let state = State::new(topology, options);
         let inner = Inner {
             state: RefCell::new(state),
             kernels: RefCell::default(),
@@ -300,6 +303,43 @@ impl Machine {
             .memory
             .host(segment, offset, len)
             .map(|bytes| bytes.to_vec())
+    }
+
+    /// Says from outside where bytes of a segment come from, all of one member's window. Does nothing unless this
+    /// machine [proves](Options::prove).
+    ///
+    /// # Errors
+    /// [`SimError::NotMapped`] if they are not there.
+    pub fn set_origin(
+        &self,
+        segment: Segment,
+        offset: u64,
+        origin: &Contributions,
+    ) -> std::result::Result<(), SimError> {
+        let mut state = self.inner.state.borrow_mut();
+        if let Some((origins, at)) = state.memory.host_origins(segment, offset, origin.bytes())? {
+            origins.write(&at, origin);
+        }
+        Ok(())
+    }
+
+    /// Where bytes of a segment come from, all of one member's window; nobody's input unless this machine
+    /// [proves](Options::prove).
+    ///
+    /// # Errors
+    /// [`SimError::NotMapped`] if they are not there.
+    pub fn origin(
+        &self,
+        segment: Segment,
+        offset: u64,
+        bytes: u64,
+    ) -> std::result::Result<Contributions, SimError> {
+        let mut state = self.inner.state.borrow_mut();
+        let found = state.memory.host_origins(segment, offset, bytes)?;
+        Ok(found.map_or_else(
+            || Contributions::of(Counted::NOTHING, 0, bytes),
+            |(origins, at)| origins.read(&at),
+        ))
     }
 
     /// Starts a kernel on a rank, now (plus the chip's launch time).

@@ -14,7 +14,7 @@ use super::issue::Progress;
 use super::state::{Event, Notice, Purpose, Reply, State, Until};
 use crate::net::Sent;
 use crate::time::Ps;
-use ringwork_isa::stepped::Answer;
+use ringwork_isa::stepped::{Answer, Payload};
 use ringwork_isa::{Error, Notify, Result, Signal, Span, Ticket};
 
 impl State {
@@ -23,7 +23,7 @@ impl State {
         &mut self,
         core: u32,
         slot: &Span,
-        bytes: Option<&[u8]>,
+        data: &Payload,
         (full, value): (&Signal, i32),
     ) -> Result<Progress> {
         let slot = self.locate(core, slot)?;
@@ -64,9 +64,7 @@ impl State {
                 self.set_purpose(flow, purpose);
             }
         }
-        if let Some(bytes) = bytes {
-            self.memory.store(&slot, bytes);
-        }
+        self.memory.store(&slot, data);
         Ok(Progress::Done)
     }
 
@@ -88,12 +86,12 @@ impl State {
         let cost = self
             .queue_start()
             .saturating_add(self.slot_access_ps(slot.memory, slot.bytes()));
-        let bytes = self.memory.load(&slot);
+        let loaded = self.memory.load(&slot);
         let now = self.now();
         let (rank, end) = (self.core(core).rank, now.saturating_add(cost));
         self.trace.transfer(rank, rank, now, end, slot.bytes());
         let ticket = self.ticket(core, Until::At(end));
-        let taken = Answer::Taken(ticket, bytes);
+        let taken = Answer::Taken(ticket, loaded);
         self.reply(core, now, Reply::Other(Box::new(Ok(taken))));
         Ok(Progress::Later)
     }

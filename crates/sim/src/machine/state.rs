@@ -1,5 +1,6 @@
 //! The state of a machine: its clock, what is under way, and what each core is doing.
 
+use super::Options;
 use super::error::{Stuck, StuckOn};
 use super::memory::{Located, Memory};
 use super::signals::Signals;
@@ -247,7 +248,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(topology: &Topology, hollow: bool, traced: bool) -> State {
+    pub(crate) fn new(topology: &Topology, options: Options) -> State {
         let ranks = topology.ranks();
         let memories = &topology.chip.memories;
         let ports: Vec<bool> = memories
@@ -288,7 +289,7 @@ impl State {
                 classes,
                 topology.switching,
             ),
-            memory: Memory::new(hollow, ranks, memories.len()),
+            memory: Memory::new(options, ranks, memories.len()),
             signals: Signals::default(),
             cores: Vec::new(),
             engines: (0..ranks).map(engines).collect(),
@@ -297,7 +298,7 @@ impl State {
             free_notices: Vec::new(),
             ready: VecDeque::new(),
             finished: Vec::new(),
-            trace: Trace::new(traced),
+            trace: Trace::new(options.trace),
             path: Vec::new(),
             asked_path: Vec::new(),
             operands: Vec::new(),
