@@ -68,7 +68,9 @@ impl State {
     /// Takes in what has happened, and starts what can be started.
     pub(crate) fn move_on(&mut self) {
         self.take_events();
-        self.look_at_signals();
+        if !self.machine.moving() {
+            self.look_at_signals();
+        }
         self.start_ready();
     }
 

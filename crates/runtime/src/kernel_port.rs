@@ -459,17 +459,18 @@ impl<T: Element> Inner<T> {
 
     /// Waits for a signal of the kernel's, while the graph moves.
     fn wait(&self, sent: i32, cell: PortCell, needed: i32, what: &str) -> Result<()> {
-        let mut progress = Progress::watching();
+        let mut progress = Progress::watching(self.cell(cell)?);
         let start = Instant::now();
         let mut over = false;
         loop {
             let mut state = self.node().lock();
             // In this order: what it sent before it ended is there when its end is known (KPT-2).
             let unused = over || state.unused(self.domain.segment());
-            if self.look(&mut state, sent, cell, needed)? {
+            let looks = !state.machine.moving();
+            if looks && self.look(&mut state, sent, cell, needed)? {
                 return Ok(());
             }
-            if unused {
+            if unused && looks {
                 return Err(self.dead(&state));
             }
             if state.is_host_task() {

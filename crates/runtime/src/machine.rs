@@ -36,6 +36,15 @@ pub(crate) trait Machine: Send {
     fn peek(&self, signal: &Signal) -> Option<i32>;
     /// Sets a signal from outside, after everything written before; false if there is none.
     fn notify(&self, signal: &Signal, value: i32) -> bool;
+    /// Says which signals the host waits for. Whether the machine then stands still when one changes: a clock that is
+    /// not real goes no further until the host has seen it.
+    fn watch(&mut self, _signals: &[Signal]) -> bool {
+        false
+    }
+    /// Whether virtual time passes right now, so that what the host would see depends on when it looks.
+    fn moving(&self) -> bool {
+        false
+    }
     /// Whether the host will notify signals of this domain: a kernel that waits there may be waiting for it.
     fn attend(&mut self, _segment: Segment, _attended: bool) {}
     /// Ends every wait in a domain.

@@ -111,10 +111,14 @@ impl Node {
     }
 
     pub(crate) fn launch(mut builder: NodeBuilder, plans: Vec<DomainPlan>) -> Result<Node> {
+        // After the domains, numbers for what simulated chips keep for their own graphs.
+        let own = u32::try_from(plans.len()).unwrap_or(u32::MAX);
+        let after_own = own.saturating_add(u32::try_from(builder.devices.len()).unwrap_or(u32::MAX));
         let machine: Box<dyn Machine> = match &builder.platform {
             Platform::Native => Box::new(launch_native(&mut builder, &plans)?),
             Platform::Sim(simulation) => {
-                let mut machine = SimMachine::launch(simulation, &builder.devices, builder.wait_limit)?;
+                let mut machine =
+                    SimMachine::launch(simulation, &builder.devices, Segment(own), builder.wait_limit)?;
                 for (spec, plan) in builder.domains.iter().zip(&plans) {
                     machine.create(&plan.segment)?;
                     // The plan was checked against the data, so it fits.
@@ -152,7 +156,7 @@ impl Node {
             wait_limit: builder.wait_limit,
             closed: false,
             ports: BTreeMap::new(),
-            next_segment: u32::try_from(plans.len()).unwrap_or(u32::MAX),
+            next_segment: after_own,
         };
         for plan in &plans {
             state.know(&plan.segment, true);

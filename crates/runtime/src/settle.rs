@@ -9,6 +9,7 @@
 use crate::engine::{Link, TaskId};
 use crate::error::{Cause, Error, Result};
 use crate::node::{Shared, State};
+use ringwork_isa::Signal;
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// How often progress is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How often signals are looked at that a task waits for: nobody rings a bell for them.
+/// How often signals are looked at that a task waits for, where nobody rings a bell for them.
 const SIGNAL_LOOK: Duration = Duration::from_micros(50);
 
 /// What became of a step.
@@ -96,8 +97,7 @@ impl State {
             self.end_stalled();
             return Step::Moving;
         }
-        let watches = progress.watches || self.engine.watched().next().is_some();
-        let look = if watches { SIGNAL_LOOK } else { LOOK };
+        let look = self.watch(progress.watches);
         self.machine.wait(Some(Instant::now() + look));
         if progress.is_due() {
             self.end_the_stuck(progress);
@@ -117,6 +117,19 @@ impl State {
             _ if interrupted => Err(Error::Interrupted),
             Some(error) => Err(error),
             None => Ok(()),
+        }
+    }
+
+    /// Says to the machine which signals are waited for, and how long to wait before looking at them.
+    fn watch(&mut self, mine: Option<Signal>) -> Duration {
+        let of_tasks = self.engine.watched();
+        let of_tasks = of_tasks.filter_map(|watched| self.signals.get(&watched.signal));
+        let watched: Vec<Signal> = of_tasks.map(|(signal, _)| *signal).chain(mine).collect();
+        let told = self.machine.watch(&watched);
+        if told || watched.is_empty() {
+            LOOK
+        } else {
+            SIGNAL_LOOK
         }
     }
 
@@ -285,8 +298,8 @@ pub(crate) struct Progress {
     looked: Instant,
     seen: BTreeMap<usize, (u64, Instant)>,
     waiting: BTreeMap<TaskId, Instant>,
-    /// The host itself waits for a signal.
-    watches: bool,
+    /// What the host itself waits for.
+    watches: Option<Signal>,
 }
 
 impl Progress {
@@ -295,14 +308,14 @@ impl Progress {
             looked: Instant::now(),
             seen: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            watches: false,
+            watches: None,
         }
     }
 
     /// For a host that waits for a signal.
-    pub(crate) fn watching() -> Progress {
+    pub(crate) fn watching(signal: Signal) -> Progress {
         Progress {
-            watches: true,
+            watches: Some(signal),
             ..Progress::new()
         }
     }

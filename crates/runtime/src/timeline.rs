@@ -4,6 +4,7 @@
 //! sorts: from the end of a task to the start of one that the engine let wait for it, and from a notify to the end
 //! of the wait that it ended.
 
+use crate::chip::CORE_NAMES;
 use crate::log::Log;
 use crate::node::State;
 use ringwork_isa::Device;
@@ -221,9 +222,6 @@ struct Assembly<'a> {
     tasks: BTreeMap<u64, Vec<(u32, u64, u64)>>,
 }
 
-/// The names of a chip's rows: itself, and the cores that its own graphs run on.
-const CORES: [&str; 4] = ["", ", matrix core", ", vector core 0", ", vector core 1"];
-
 impl Assembly<'_> {
     fn ps(&self, ticks: u64) -> u64 {
         scaled(ticks.saturating_sub(self.origin), self.scale)
@@ -265,11 +263,12 @@ impl Assembly<'_> {
         let mut notifies: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
         let mut waits: Vec<(u64, u32, (u64, u64))> = Vec::new();
         for (device, (record, _)) in part.devices.iter().zip(&part.records.chips) {
-            let mut rows: [Option<u32>; CORES.len()] = [None; CORES.len()];
+            let mut rows: [Option<u32>; CORE_NAMES.len() + 1] = [None; CORE_NAMES.len() + 1];
             rows[0] = Some(self.row(format!("{}chip {device}", part.prefix)));
-            for core in 1..CORES.len() {
+            // 0 is the chip itself; then come the cores that its own graphs run on.
+            for (core, name) in (1..).zip(CORE_NAMES) {
                 let used = record.entries.iter().any(|entry| usize::from(entry.core) == core);
-                rows[core] = used.then(|| self.row(format!("{}chip {device}{}", part.prefix, CORES[core])));
+                rows[core] = used.then(|| self.row(format!("{}chip {device}, {name}", part.prefix)));
             }
             for entry in &record.entries {
                 let Some(&Some(row)) = rows.get(usize::from(entry.core)) else {

@@ -73,6 +73,19 @@ async fn put<C: Core>(core: &C, x: In<i32>, slot: Shared<i32>, steps: Signals) -
     core.wait(steps.at(0)?, Compare::Ge, 1).await.map(drop)
 }
 
+/// Raises the next chip's signal three times, each time after as many copies to it.
+#[kernel]
+async fn raise_slowly<C: Core>(core: &C, slot: Shared<i32>, steps: Signals, copies: u32) -> Result<()> {
+    let next = Rank((slot.me().0 + 1) % slot.ranks());
+    for _ in 0..3 {
+        for _ in 0..copies {
+            core.copy(slot.on(next)?, slot).await?;
+        }
+        core.notify(steps.at(0)?.on(next)?, Notify::Add(1)).await?;
+    }
+    Ok(())
+}
+
 fn on(topology: &str) -> Platform {
     Platform::Sim(Simulation::new(Topology::preset(topology).unwrap()).trace(true))
 }
@@ -184,6 +197,39 @@ fn time_is_what_the_machine_says_to_the_picosecond_however_slow_the_host_is() {
             .iter()
             .filter(|slice| slice.kind == Kind::Task && slice.label == "put");
         assert_eq!(tasks.count(), 4);
+    }
+}
+
+/// The signal's second change is seen after twice the copies, which wait for each other: 4,000 B at 50 GB/s and 500 ns.
+#[test]
+fn what_waits_for_a_signal_goes_on_at_the_very_moment_it_changes() {
+    const COPIES: u32 = 1500;
+    let second = u64::from(2 * COPIES) * (80_000 + 500_000);
+    for done in [false, true] {
+        let node = node("ring-3", 3);
+        let domain = domain(&node);
+        let (slot, steps) = (
+            domain.buffer::<i32>("slot").unwrap(),
+            domain.signals("steps").unwrap(),
+        );
+        let x = node.tensor(Device(2), &[0]).unwrap();
+        node.run(|orch| {
+            orch.submit(Device(0), raise_slowly::task(&slot, &steps, COPIES))?;
+            let signal = steps.cell(Rank(1), 0)?;
+            if done {
+                orch.until(signal, Compare::Ge, 2)
+                    .submit(Device(2), increment::task(&x))?;
+                orch.submit(Device(2), increment::task(&x))
+            } else {
+                orch.when(signal, Compare::Ge, 2)
+                    .submit(Device(2), increment::task(&x))
+            }
+        })
+        .unwrap();
+        let timeline = node.clock().timeline().unwrap();
+        let slices = timeline.slices.iter();
+        let of_chip = slices.filter(|slice| slice.kind == Kind::Task && slice.label == "increment");
+        assert_eq!(of_chip.last().unwrap().start_ps, second, "done: {done}");
     }
 }
 

@@ -20,6 +20,7 @@ impl Topology {
         let unit = match self.unit {
             Unit::Chip => "chips",
             Unit::Core => "cores inside chips",
+            Unit::Member(_) => "the first cores of groups inside chips",
         };
         writeln!(out, "{}: {} ranks ({unit})", self.name, self.ranks())?;
         if self.cores_per_chip > 1 {

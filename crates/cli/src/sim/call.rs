@@ -1,28 +1,33 @@
 //! One collective on a machine: memory, kernels, time, and whether the data is right.
 
+use super::neighbours::{Neighbours, QueueSettings};
+use super::way::Way;
 use crate::bench::Collective;
 use crate::bench::verify::Pattern;
 use ringwork::collectives::{Algorithm, Team, kernels};
 use ringwork::isa::{
-    Arg, Argument, Barrier, Dtype, Element, Rank, ReduceOp, Segment, Signals, Span, Task, with_dtype,
+    Arg, Argument, Barrier, Dtype, Element, In, Out, Rank, ReduceOp, Segment, Signals, Span, Task, with_dtype,
 };
 use ringwork::native::{memory::available_bytes, registry};
 use ringwork::runtime::Interrupter;
 use ringwork::sim::timeline::Load;
-use ringwork::sim::{Bound, Machine, Options, SegmentSpec, ShowPs, Topology, lower_bound};
+use ringwork::sim::{Bound, Machine, Options, SegmentSpec, ShowPs, TaskId, Topology, lower_bound};
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Call {
     pub(crate) collective: Collective,
     /// `None` where there is one way only.
-    pub(crate) algorithm: Option<Algorithm>,
+    pub(crate) algorithm: Option<Way>,
     pub(crate) ranks: u32,
     /// As nccl-tests counts them.
     pub(crate) bytes: usize,
     pub(crate) dtype: Dtype,
     /// Bytes of scratch per rank; as much as everything takes at once unless said otherwise.
     pub(crate) scratch: Option<u64>,
+    /// The memory that windows and data are in, by number.
+    pub(crate) memory: usize,
+    pub(crate) queues: QueueSettings,
     /// Compute time alone.
     pub(crate) timing_only: bool,
 }
@@ -46,7 +51,7 @@ pub(crate) enum Failure {
 impl Call {
     /// What the algorithm is called.
     pub(crate) fn algorithm_name(&self) -> &'static str {
-        self.algorithm.map_or("direct", Algorithm::name)
+        self.algorithm.map_or("direct", Way::name)
     }
 
     /// Runs it on a machine. The lower bound is asserted, and every value of every rank is checked unless
@@ -86,7 +91,8 @@ impl<P> Argument<P> for Made {
     }
 }
 
-/// A call on a machine. Every rank has, one after the other: signals, scratch, input, output.
+/// A call on a machine. Every rank has, one after the other: signals, scratch, input, output. Over queues there are
+/// neither signals nor scratch, but the queues.
 struct Run<'a, T> {
     call: &'a Call,
     topology: &'a Topology,
@@ -95,6 +101,7 @@ struct Run<'a, T> {
     scratch: usize,
     send: usize,
     recv: usize,
+    queues: Option<Neighbours>,
     element: std::marker::PhantomData<T>,
 }
 
@@ -110,7 +117,7 @@ impl<'a, T: Element> Run<'a, T> {
             timing_only: call.timing_only,
             ..Options::default()
         };
-        let run = Run {
+        let mut run = Run {
             call,
             topology,
             machine: Machine::new(topology, options),
@@ -118,9 +125,24 @@ impl<'a, T: Element> Run<'a, T> {
             scratch: asked.max(2 * ranks),
             send: counts.send,
             recv: counts.recv,
+            queues: None,
             element: std::marker::PhantomData,
         };
-        let need_bytes = run.stride().saturating_mul(u64::from(call.ranks));
+        if let Some(Way::Queues(algorithm)) = call.algorithm {
+            (run.cells, run.scratch) = (0, 0);
+            let queues = Neighbours::new(call, algorithm, topology, run.stride());
+            run.queues = Some(queues.map_err(Failure::Because)?);
+        }
+        let window = SegmentSpec {
+            segment: SEGMENT,
+            members: (0..call.ranks).collect(),
+            bytes: run.stride().saturating_mul(u64::from(call.ranks)),
+            memory: call.memory,
+        };
+        let segments: Vec<SegmentSpec> = run.queues.iter().map(Neighbours::spec).chain([window]).collect();
+        let need_bytes = segments
+            .iter()
+            .fold(0u64, |all, segment| all.saturating_add(segment.bytes));
         if !call.timing_only && need_bytes > available_bytes() {
             return Err(Failure::Because(format!(
                 "{} of {} B over {} ranks needs {need_bytes} B of memory and {} are free; use --timing-only, --scratch or smaller sizes",
@@ -130,13 +152,9 @@ impl<'a, T: Element> Run<'a, T> {
                 available_bytes()
             )));
         }
-        let spec = SegmentSpec {
-            segment: SEGMENT,
-            members: (0..call.ranks).collect(),
-            bytes: need_bytes,
-            memory: 0,
-        };
-        run.machine.define(spec).map_err(because)?;
+        for segment in segments {
+            run.machine.define(segment).map_err(because)?;
+        }
         Ok(run)
     }
 
@@ -174,7 +192,29 @@ impl<'a, T: Element> Run<'a, T> {
         }
     }
 
-    /// The kernel that one rank runs.
+    /// Starts a rank's kernel.
+    fn start(&self, me: u32) -> Result<TaskId, Failure> {
+        let name = self.call.collective.name();
+        if let Some(queues) = &self.queues {
+            let (x, y) = (
+                self.span(me, self.at(&[]), self.send),
+                self.span(me, self.at(&[self.send]), self.recv),
+            );
+            let wrong = |found: Dtype| because(format!("data of {found}; this is a bug of ours"));
+            let (x, y) = (
+                In::from_span(x).map_err(wrong)?,
+                Out::from_span(y).map_err(wrong)?,
+            );
+            let kernel = queues.kernel::<T>(me, x, y).map_err(because)?;
+            return self.machine.spawn(me, name, kernel).map_err(because);
+        }
+        let Task { kernel, args, .. } = self.task(me)?;
+        let entry = registry::find(&kernel).map_err(because)?;
+        let spawned = self.machine.spawn(me, name, |core| (entry.step)(core, args));
+        spawned.map_err(because)
+    }
+
+    /// The kernel that one rank runs on windows.
     fn task(&self, me: u32) -> Result<Task, Failure> {
         let x = Made(Arg::Memory(self.span(me, self.at(&[self.scratch]), self.send)));
         let y = Made(Arg::Memory(self.span(
@@ -188,7 +228,10 @@ impl<'a, T: Element> Run<'a, T> {
         let (op, root) = (ReduceOp::Sum, Rank(0));
         Ok(match self.call.collective {
             Collective::AllReduce => {
-                let algorithm = self.call.algorithm.unwrap_or(Algorithm::TwoPhase);
+                let algorithm = match self.call.algorithm {
+                    Some(Way::Windows(algorithm)) => algorithm,
+                    _ => Algorithm::TwoPhase,
+                };
                 kernels::all_reduce::task::<T>(x, y, scratch, meet, steps, op, algorithm)
             }
             Collective::AllGather => kernels::all_gather::task::<T>(x, y, scratch, meet, steps),
@@ -208,6 +251,7 @@ impl<'a, T: Element> Run<'a, T> {
 
     fn finish(self, stop: &Interrupter, heard: &dyn Fn(u64, u64)) -> Result<Prediction, Failure> {
         let pattern = self.call.pattern();
+        let mut tasks = Vec::new();
         for rank in 0..self.call.ranks {
             if !self.call.timing_only {
                 let values: Vec<T> = (0..self.send).map(|i| pattern.input(rank as usize, i)).collect();
@@ -215,12 +259,7 @@ impl<'a, T: Element> Run<'a, T> {
                 let bytes = bytemuck::cast_slice(&values);
                 self.machine.write(SEGMENT, at, bytes).map_err(because)?;
             }
-            let Task { kernel, args, .. } = self.task(rank)?;
-            let entry = registry::find(&kernel).map_err(because)?;
-            let name = self.call.collective.name();
-            self.machine
-                .spawn(rank, name, |core| (entry.step)(core, args))
-                .map_err(because)?;
+            tasks.push(self.start(rank)?);
         }
         'run: loop {
             for _ in 0..LOOK_TURNS {
@@ -237,7 +276,9 @@ impl<'a, T: Element> Run<'a, T> {
         if !self.call.timing_only {
             self.check(&pattern)?;
         }
-        self.predict()
+        // Credits may still be on their way when the last task is over.
+        let ends = tasks.into_iter().filter_map(|task| self.machine.outcome(task));
+        self.predict(ends.map(|outcome| outcome.end_ps).max().unwrap_or(0))
     }
 
     /// Every value of every rank.
@@ -277,8 +318,7 @@ impl<'a, T: Element> Run<'a, T> {
         Ok(())
     }
 
-    fn predict(&self) -> Result<Prediction, Failure> {
-        let time_ps = self.machine.now_ps();
+    fn predict(&self, time_ps: u64) -> Result<Prediction, Failure> {
         let op = self.call.collective.name().parse().map_err(Failure::Because)?;
         let bound = lower_bound(op, self.topology, self.call.ranks, self.call.bytes as u64);
         bound.check(time_ps, self.call.ranks).map_err(|below| {
@@ -318,6 +358,8 @@ mod tests {
             bytes: 96,
             dtype: Dtype::F32,
             scratch: None,
+            memory: 0,
+            queues: QueueSettings::default(),
             timing_only: false,
         }
     }
@@ -350,7 +392,7 @@ mod tests {
     fn a_kernel_that_refuses_is_heard() {
         let topology = Topology::preset("ring-3").unwrap();
         let packet = Call {
-            algorithm: Some(Algorithm::Packet),
+            algorithm: Some(Way::Windows(Algorithm::Packet)),
             ..call(Collective::AllReduce)
         };
         let stop = Interrupter::new().unwrap();

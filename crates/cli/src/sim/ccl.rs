@@ -6,11 +6,13 @@
 //!   all_reduce: {algorithm: twophase}
 //! algorithms:
 //!   twophase: {world_size: 4, scratch: 64 KiB}
+//!   centre: {memory: tcm, slots: 1, slot: 4 KiB, slot_memory: sram}
 //! ```
 
+use super::neighbours::QueueSettings;
+use super::way::Way;
 use crate::bench::Collective;
 use crate::nearest::nearest;
-use ringwork::collectives::Algorithm;
 use ringwork::isa::Dtype;
 use ringwork::sim::yaml::{Reader, Table, Tree};
 use ringwork::sim::{Topology, Unit};
@@ -18,12 +20,17 @@ use ringwork::sim::{Topology, Unit};
 /// Settings of a collective, an algorithm, or of everything.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Settings {
-    algorithm: Option<Algorithm>,
+    algorithm: Option<Way>,
     /// The number, and where it is written.
     world_size: Option<(u32, String)>,
     n_elem: Option<usize>,
     dtype: Option<Dtype>,
     scratch: Option<u64>,
+    /// Memories by name, and where that is written.
+    memory: Option<(String, String)>,
+    slot_memory: Option<(String, String)>,
+    slots: Option<u32>,
+    slot: Option<u64>,
 }
 
 /// A file of choices; an empty one says nothing.
@@ -31,7 +38,7 @@ struct Settings {
 pub(crate) struct Ccl {
     defaults: Settings,
     collectives: Vec<(Collective, Settings)>,
-    algorithms: Vec<(Algorithm, Settings)>,
+    algorithms: Vec<(Way, Settings)>,
 }
 
 /// Where a world size came from.
@@ -42,8 +49,19 @@ pub(crate) struct WorldSize {
     pub(crate) from: String,
 }
 
-const SETTINGS: [&str; 5] = ["algorithm", "world_size", "n_elem", "dtype", "scratch"];
-const OF_ALGORITHM: [&str; 4] = ["world_size", "n_elem", "dtype", "scratch"];
+const SETTINGS: [&str; 9] = [
+    "algorithm",
+    "world_size",
+    "n_elem",
+    "dtype",
+    "scratch",
+    "memory",
+    "slots",
+    "slot",
+    "slot_memory",
+];
+/// An algorithm does not choose another.
+const OF_ALGORITHM: &[&str] = SETTINGS.split_at(1).1;
 const MOST_ELEMENTS: u64 = 1 << 32;
 
 impl Ccl {
@@ -70,18 +88,18 @@ impl Ccl {
             }
         }
         if let Some(algorithms) = top.get("algorithms") {
-            let known = Algorithm::ALL.map(Algorithm::name);
+            let known: Vec<_> = Way::all().map(Way::name).collect();
             for (name, reader) in algorithms.entries().map_err(|error| error.to_string())? {
-                let found = Algorithm::ALL.into_iter().find(|one| one.name() == name);
+                let found = Way::all().find(|one| one.name() == name);
                 let one = found.ok_or_else(|| unknown(&reader, "algorithm", name, &known))?;
-                ccl.algorithms.push((one, settings(&reader, &OF_ALGORITHM)?));
+                ccl.algorithms.push((one, settings(&reader, OF_ALGORITHM)?));
             }
         }
         Ok(ccl)
     }
 
     /// The algorithm for a collective, if one is chosen.
-    pub(crate) fn algorithm(&self, collective: Collective) -> Option<Algorithm> {
+    pub(crate) fn algorithm(&self, collective: Collective) -> Option<Way> {
         self.collective(collective)
             .and_then(|settings| settings.algorithm)
             .or(self.defaults.algorithm)
@@ -94,11 +112,7 @@ impl Ccl {
     }
 
     /// The explicit settings for a call, the narrower first: its algorithm's, then its collective's.
-    fn explicit(
-        &self,
-        collective: Collective,
-        algorithm: Option<Algorithm>,
-    ) -> impl Iterator<Item = &Settings> {
+    fn explicit(&self, collective: Collective, algorithm: Option<Way>) -> impl Iterator<Item = &Settings> {
         let mut all = self.algorithms.iter();
         let of_algorithm = all
             .find(|(one, _)| Some(*one) == algorithm)
@@ -108,7 +122,7 @@ impl Ccl {
 
     fn find<T>(
         &self,
-        (collective, algorithm): (Collective, Option<Algorithm>),
+        (collective, algorithm): (Collective, Option<Way>),
         of: impl Fn(&Settings) -> Option<T>,
     ) -> Option<T> {
         self.explicit(collective, algorithm)
@@ -117,18 +131,51 @@ impl Ccl {
     }
 
     /// Elements of a call, if they are said.
-    pub(crate) fn n_elem(&self, call: (Collective, Option<Algorithm>)) -> Option<usize> {
+    pub(crate) fn n_elem(&self, call: (Collective, Option<Way>)) -> Option<usize> {
         self.find(call, |settings| settings.n_elem)
     }
 
     /// Their type, if it is said.
-    pub(crate) fn dtype(&self, call: (Collective, Option<Algorithm>)) -> Option<Dtype> {
+    pub(crate) fn dtype(&self, call: (Collective, Option<Way>)) -> Option<Dtype> {
         self.find(call, |settings| settings.dtype)
     }
 
     /// Bytes of scratch, if they are said.
-    pub(crate) fn scratch(&self, call: (Collective, Option<Algorithm>)) -> Option<u64> {
+    pub(crate) fn scratch(&self, call: (Collective, Option<Way>)) -> Option<u64> {
         self.find(call, |settings| settings.scratch)
+    }
+
+    /// The number of the memory that windows and data are in.
+    ///
+    /// # Errors
+    /// If the machine's chips have none of the name that is said.
+    pub(crate) fn memory(
+        &self,
+        call: (Collective, Option<Way>),
+        topology: &Topology,
+    ) -> Result<usize, String> {
+        let said = self.find(call, |settings| settings.memory.clone());
+        Ok(said
+            .map(|said| memory_named(&said, topology))
+            .transpose()?
+            .unwrap_or(0))
+    }
+
+    /// What is said of queues between neighbours.
+    ///
+    /// # Errors
+    /// As [`memory`](Ccl::memory).
+    pub(crate) fn queues(
+        &self,
+        call: (Collective, Option<Way>),
+        topology: &Topology,
+    ) -> Result<QueueSettings, String> {
+        let memory = self.find(call, |settings| settings.slot_memory.clone());
+        Ok(QueueSettings {
+            slots: self.find(call, |settings| settings.slots),
+            slot: self.find(call, |settings| settings.slot),
+            memory: memory.map(|said| memory_named(&said, topology)).transpose()?,
+        })
     }
 
     /// How many ranks take part: explicit in the file, else its default, else the chips of the machine.
@@ -138,7 +185,7 @@ impl Ccl {
     /// If the machine has fewer: says where the number came from.
     pub(crate) fn world_size(
         &self,
-        call: (Collective, Option<Algorithm>),
+        call: (Collective, Option<Way>),
         topology: &mut Topology,
     ) -> Result<WorldSize, String> {
         let explicit = self
@@ -163,6 +210,21 @@ impl Ccl {
     }
 }
 
+fn memory_named((name, place): &(String, String), topology: &Topology) -> Result<usize, String> {
+    let memories = &topology.chip.memories;
+    let found = memories.iter().position(|memory| memory.name == *name);
+    found.ok_or_else(|| {
+        let names: Vec<_> = memories.iter().map(|memory| memory.name.as_str()).collect();
+        let (machine, have) = (&topology.name, names.join(", "));
+        let have = if have.is_empty() {
+            "none is described".into()
+        } else {
+            format!("they have {have}")
+        };
+        format!("{place}: the chips of `{machine}` have no memory `{name}`; {have}")
+    })
+}
+
 /// Makes room for the ranks: on the chips, or on the cores inside them.
 ///
 /// # Errors
@@ -172,7 +234,7 @@ pub(crate) fn place_ranks(size: &WorldSize, topology: &mut Topology) -> Result<(
         return Ok(());
     }
     let places = topology.fabric.places();
-    if topology.unit == Unit::Chip && size.ranks <= places {
+    if topology.unit != Unit::Core && size.ranks <= places {
         topology.unit = Unit::Core;
         return Ok(());
     }
@@ -207,6 +269,9 @@ fn read(table: &Table<'_>) -> Result<Settings, String> {
     if let Some((name, place)) = word("algorithm")? {
         settings.algorithm = Some(name.parse().map_err(wrong(place))?);
     }
+    let memory = |word: Option<(&str, String)>| word.map(|(name, place)| (name.to_owned(), place));
+    settings.memory = memory(word("memory")?);
+    settings.slot_memory = memory(word("slot_memory")?);
     if let Some((name, place)) = word("dtype")? {
         let parsed: Result<Dtype, _> = name.parse();
         settings.dtype = Some(parsed.map_err(|e| wrong(place)(e.to_string()))?);
@@ -221,6 +286,19 @@ fn read(table: &Table<'_>) -> Result<Settings, String> {
     }
     if let Some(reader) = table.get("scratch") {
         settings.scratch = Some(reader.bytes().map_err(text)?);
+    }
+    if let Some(reader) = table.get("slots") {
+        let slots = reader.count(1, 1 << 16).map_err(text)?;
+        if !slots.is_power_of_two() {
+            let place = reader.place();
+            return Err(format!(
+                "{place}: {slots} slots; their number must be a power of two"
+            ));
+        }
+        settings.slots = Some(slots);
+    }
+    if let Some(reader) = table.get("slot") {
+        settings.slot = Some(reader.bytes().map_err(text)?);
     }
     Ok(settings)
 }
@@ -238,6 +316,7 @@ fn unknown(reader: &Reader<'_>, kind: &str, name: &str, known: &[&str]) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringwork::collectives::Algorithm;
 
     const FILE: &str = "\
 defaults: {algorithm: ring, world_size: 8, n_elem: 1024}
@@ -257,10 +336,33 @@ algorithms:
     fn the_narrower_setting_wins() {
         let ccl = Ccl::parse("ccl.yaml", FILE).unwrap();
         let all_reduce = (Collective::AllReduce, ccl.algorithm(Collective::AllReduce));
-        assert_eq!(all_reduce.1, Some(Algorithm::TwoPhase));
+        assert_eq!(all_reduce.1, Some(Way::Windows(Algorithm::TwoPhase)));
         assert_eq!(ccl.scratch(all_reduce), Some(64 << 10));
         assert_eq!(ccl.n_elem(all_reduce), Some(1024));
-        assert_eq!(ccl.algorithm(Collective::Broadcast), Some(Algorithm::Ring));
+        assert_eq!(
+            ccl.algorithm(Collective::Broadcast),
+            Some(Way::Windows(Algorithm::Ring))
+        );
+    }
+
+    #[test]
+    fn queues_of_an_algorithm_are_as_it_says_in_memories_that_there_are() {
+        let text = "algorithms:\n  centre: {memory: tcm, slots: 1, slot: 4 KiB, slot_memory: sram}\n";
+        let ccl = Ccl::parse("ccl.yaml", text).unwrap();
+        let sip = Topology::preset("sip6-torus").unwrap();
+        let centre = (Collective::AllReduce, Some("centre".parse().unwrap()));
+        assert_eq!(ccl.memory(centre, &sip), Ok(2));
+        let queues = QueueSettings {
+            slots: Some(1),
+            slot: Some(4096),
+            memory: Some(1),
+        };
+        assert_eq!(ccl.queues(centre, &sip), Ok(queues));
+        let torus = (Collective::AllReduce, Some("torus".parse().unwrap()));
+        assert_eq!(ccl.queues(torus, &sip), Ok(QueueSettings::default()));
+        let error = ccl.memory(centre, &chips(4)).unwrap_err();
+        let said = "ccl.yaml:2: the chips of `ring-4` have no memory `tcm`; none is described";
+        assert_eq!(error, said);
     }
 
     #[test]
@@ -342,6 +444,18 @@ algorithms:
                 "there is no key `algorithm` here",
             ),
             ("defaults: {scratch: 5}", "`5` has no unit"),
+            (
+                "algorithms:\n  doubletree: {}",
+                "ccl.yaml:2: there is no algorithm `doubletree`; did you mean `double-tree`?",
+            ),
+            (
+                "defaults: {algorithm: halving}",
+                "ccl.yaml:1: there is no algorithm `halving`; did you mean `halving-doubling`?",
+            ),
+            (
+                "algorithms: {centre: {slots: 3}}",
+                "ccl.yaml:1: 3 slots; their number must be a power of two",
+            ),
         ] {
             let error = Ccl::parse("ccl.yaml", text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

@@ -2,10 +2,12 @@
 
 mod call;
 mod ccl;
+mod neighbours;
 mod question;
 mod report;
 mod row;
 mod sweep;
+mod way;
 
 use crate::bench::Collectives;
 use crate::units::{parse_bytes, short_bytes};
@@ -13,13 +15,14 @@ use crate::{EXIT_INTERRUPTED, interrupt};
 use call::Failure;
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
-use question::{Algorithms, questions};
+use question::questions;
 use report::{OutputArguments, Report};
 use ringwork::isa::Dtype;
 use ringwork::runtime::Interrupter;
 use ringwork::sim::ShowPs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use way::Ways;
 
 /// What `ringwork sim` takes.
 #[derive(Debug, Args)]
@@ -58,10 +61,11 @@ pub(crate) struct SimArguments {
     /// Each size is this many times the one before
     #[arg(short = 'f', long, value_name = "FACTOR", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..))]
     step_factor: u32,
-    /// How to all-reduce: onephase, twophase, ring, bidirectional-ring; or all, to compare
+    /// How to all-reduce: through windows onephase, twophase, ring, bidirectional-ring; through queues between
+    /// neighbours direct, halving-doubling, double-tree, hierarchical, torus, centre; or all, to compare
     /// [default: what --ccl says, else all]
     #[arg(long, value_name = "NAME")]
-    algo: Option<Algorithms>,
+    algo: Option<Ways>,
     /// How many ranks take part [default: what --ccl says, else all of the machine]
     #[arg(short = 'g', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ranks: Option<u32>,
@@ -125,9 +129,9 @@ fn stop() -> Result<Interrupter, Refused> {
 }
 
 fn predict(arguments: &SimArguments) -> Result<ExitCode, Refused> {
-    let questions = questions(arguments)?;
+    let (questions, left_out) = questions(arguments)?;
     let stop = stop()?;
-    let mut report = Report::new(&arguments.output)?;
+    let mut report = Report::new(&arguments.output, left_out)?;
     let mut last = None;
     // Only on a terminal, and only where it takes long enough to be seen.
     let busy = ProgressBar::new_spinner();

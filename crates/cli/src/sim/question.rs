@@ -3,10 +3,10 @@
 use super::call::{Call, Failure};
 use super::ccl::{Ccl, WorldSize, place_ranks};
 use super::row::Row;
+use super::way::{Way, Ways};
 use super::{Refused, SimArguments};
 use crate::bench::Collective;
 use crate::machine;
-use ringwork::collectives::Algorithm;
 use ringwork::isa::Dtype;
 use ringwork::runtime::Interrupter;
 use ringwork::sim::Topology;
@@ -33,49 +33,11 @@ impl Question {
     }
 }
 
-/// Algorithms that work with what a node's tasks have.
-#[derive(Clone, Debug)]
-pub(super) struct Algorithms(pub(super) Vec<Algorithm>);
-
-impl std::str::FromStr for Algorithms {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Algorithms, String> {
-        match name {
-            "all" => Ok(Algorithms::all()),
-            one => match one.parse()? {
-                Algorithm::Packet => Err("packets are what a communicator uses; choose another".into()),
-                one => Ok(Algorithms(vec![one])),
-            },
-        }
-    }
-}
-
-impl Algorithms {
-    fn all() -> Algorithms {
-        let all = Algorithm::ALL.into_iter();
-        Algorithms(all.filter(|one| *one != Algorithm::Packet).collect())
-    }
-
-    /// The ways to do a collective: those asked for, else what is configured, else all.
-    pub(super) fn ways(
-        asked: Option<&Algorithms>,
-        ccl: &Ccl,
-        collective: Collective,
-    ) -> Vec<Option<Algorithm>> {
-        if collective != Collective::AllReduce {
-            return vec![None];
-        }
-        let chosen = asked
-            .cloned()
-            .or_else(|| ccl.algorithm(collective).map(|one| Algorithms(vec![one])));
-        let Algorithms(ways) = chosen.unwrap_or_else(Algorithms::all);
-        ways.into_iter().map(Some).collect()
-    }
-}
+/// What was left out of a comparison of everything: the collective, and why.
+pub(super) type LeftOut = Vec<(Collective, String)>;
 
 /// Everything that the command line asks for, checked before anything is simulated.
-pub(super) fn questions(arguments: &SimArguments) -> Result<Vec<Question>, Refused> {
+pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, LeftOut), Refused> {
     let Some(op) = &arguments.op else {
         return Err("which collective? `ringwork sim all_reduce --topology h100x8`"
             .to_owned()
@@ -98,10 +60,11 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<Vec<Question>, Refus
             Ccl::parse(&file, &text)?
         }
     };
-    let mut all = Vec::new();
+    let (mut all, mut left_out) = (Vec::new(), Vec::new());
     for collective in op.0.iter().copied().filter(|one| *one != Collective::Barrier) {
+        let asked = Ways::choose(arguments.algo.as_ref(), &ccl, collective);
         let mut ways = Vec::new();
-        for algorithm in Algorithms::ways(arguments.algo.as_ref(), &ccl, collective) {
+        for algorithm in algorithms(&asked, collective) {
             let of = (collective, algorithm);
             let mut topology = machine.clone();
             let size = match arguments.ranks {
@@ -115,6 +78,12 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<Vec<Question>, Refus
                     size
                 }
             };
+            if let Some(way) = algorithm
+                && let Some(why) = asked.check(way, &topology, size.ranks)?
+            {
+                left_out.push((collective, why));
+                continue;
+            }
             let dtype = arguments.dtype.or_else(|| ccl.dtype(of)).unwrap_or(Dtype::F32);
             let call = Call {
                 collective,
@@ -126,6 +95,8 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<Vec<Question>, Refus
                     .scratch
                     .map(|bytes| bytes as u64)
                     .or_else(|| ccl.scratch(of)),
+                memory: ccl.memory(of, &topology)?,
+                queues: ccl.queues(of, &topology)?,
                 timing_only: arguments.timing_only,
             };
             check_exact(&call)?;
@@ -155,7 +126,16 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<Vec<Question>, Refus
                 .into(),
         );
     }
-    Ok(all)
+    Ok((all, left_out))
+}
+
+/// The algorithms of a collective; all but one have a single way.
+pub(super) fn algorithms(asked: &Ways, collective: Collective) -> Vec<Option<Way>> {
+    if collective == Collective::AllReduce {
+        asked.each().map(Some).collect()
+    } else {
+        vec![None]
+    }
 }
 
 /// Refuses to verify where sums of so many ranks cannot be exact.

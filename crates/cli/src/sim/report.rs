@@ -1,7 +1,7 @@
 //! What is shown and kept while rows come in: the table, files, curves.
 
 use super::Refused;
-use super::question::Question;
+use super::question::{LeftOut, Question};
 use super::row::{self, Row, Stretch};
 use crate::bench::Collective;
 use crate::bench::plot::{self, Plot};
@@ -44,17 +44,28 @@ impl OutputArguments {
 pub(super) struct Report<'a> {
     pub(super) output: &'a OutputArguments,
     pub(super) rows: Vec<Row>,
+    left_out: LeftOut,
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(output: &'a OutputArguments) -> Result<Report<'a>, Refused> {
+    pub(super) fn new(output: &'a OutputArguments, left_out: LeftOut) -> Result<Report<'a>, Refused> {
         if let Some(csv) = &output.csv {
             begin_lines(csv, row::CSV_HEADER).map_err(Refused::Failed)?;
         }
         Ok(Report {
             output,
             rows: Vec::new(),
+            left_out,
         })
+    }
+
+    /// Says what a comparison leaves out; of one collective, or of all.
+    pub(super) fn say_left_out(&self, of: Option<Collective>) {
+        for (collective, why) in &self.left_out {
+            if of.is_none_or(|of| of == *collective) {
+                say!("# left out: {why}");
+            }
+        }
     }
 
     pub(super) fn for_people(&self) -> bool {
@@ -69,11 +80,9 @@ impl<'a> Report<'a> {
             "data verified on every rank"
         };
         let (name, ranks) = (&topology.name, call.ranks);
-        say!(
-            "# {} on {name}: {ranks} ranks, {data}\n{}",
-            call.collective,
-            row::head()
-        );
+        say!("# {} on {name}: {ranks} ranks, {data}", call.collective);
+        self.say_left_out(Some(call.collective));
+        say!("{}", row::head());
     }
 
     pub(super) fn add(&mut self, row: Row) -> Result<(), Refused> {
@@ -138,6 +147,7 @@ impl Report<'_> {
                 |(name, from, to): &Stretch| json!({ "algo": name, "from_bytes": from, "to_bytes": to });
             let whole = json!({
                 "complete": !interrupted,
+                "left_out": self.left_out.iter().map(|(op, why)| json!({ "op": op.name(), "why": why })).collect::<Vec<_>>(),
                 "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
                 "fastest": fastest
                     .iter()

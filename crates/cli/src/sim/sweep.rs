@@ -13,9 +13,11 @@
 
 use super::call::{Call, Failure};
 use super::ccl::{Ccl, WorldSize, place_ranks};
-use super::question::{Algorithms, Question, check_exact};
+use super::neighbours::QueueSettings;
+use super::question::{LeftOut, Question, algorithms, check_exact};
 use super::report::{OutputArguments, Report, curve_name, curves, page_table, title};
 use super::row::{self, Row};
+use super::way::Ways;
 use super::{Refused, stop};
 use crate::bench::plot::{self, Plot};
 use crate::bench::{Collective, Collectives};
@@ -63,10 +65,11 @@ pub(crate) fn run(arguments: &SweepArguments) -> Result<ExitCode, Refused> {
     arguments.output.check()?;
     let file = arguments.spec.display().to_string();
     let text = std::fs::read_to_string(&arguments.spec).map_err(|error| format!("{file}: {error}"))?;
-    let questions = questions(&file, &text)?;
+    let (questions, left_out) = questions(&file, &text)?;
     let stop = stop()?;
-    let mut report = Report::new(&arguments.output)?;
+    let mut report = Report::new(&arguments.output, left_out)?;
     if report.for_people() {
+        report.say_left_out(None);
         say!("# {file}: {} rows\n{}", questions.len(), head(&questions));
     }
     let jobs = arguments.jobs.map_or_else(
@@ -245,7 +248,7 @@ fn text(error: ringwork::sim::TopologyError) -> String {
 }
 
 /// Every combination that a spec asks for, each checked before any is simulated.
-fn questions(file: &str, text_of_file: &str) -> Result<Vec<Question>, String> {
+fn questions(file: &str, text_of_file: &str) -> Result<(Vec<Question>, LeftOut), String> {
     let tree = Tree::parse(file, text_of_file).map_err(text)?;
     let top = tree.reader().table(&KEYS).map_err(text)?;
     let op = top.need("op", "all_reduce").map_err(text)?;
@@ -254,10 +257,7 @@ fn questions(file: &str, text_of_file: &str) -> Result<Vec<Question>, String> {
         .iter()
         .map(|size| size.bytes().map_err(text))
         .collect::<Result<Vec<u64>, String>>()?;
-    let algorithms = top
-        .get("algorithms")
-        .map(|reader| algorithms(&reader))
-        .transpose()?;
+    let asked = top.get("algorithms").map(|reader| ways(&reader)).transpose()?;
     let ranks = match top.get("ranks") {
         None => vec![None],
         Some(reader) => many(&reader)?
@@ -273,7 +273,7 @@ fn questions(file: &str, text_of_file: &str) -> Result<Vec<Question>, String> {
         .map(|reader| reader.bytes().map_err(text))
         .transpose()?;
     let timing_only = top.get("timing_only").map_or(Ok(false), |reader| yes(&reader))?;
-    let mut questions = Vec::new();
+    let (mut questions, mut left_out) = (Vec::new(), Vec::new());
     for (topology, varied) in machines(&top)? {
         for size in &ranks {
             let mut topology = topology.clone();
@@ -286,8 +286,19 @@ fn questions(file: &str, text_of_file: &str) -> Result<Vec<Question>, String> {
                 }
             };
             for collective in ops.0.iter().copied().filter(|one| *one != Collective::Barrier) {
+                let asked = Ways::choose(asked.as_ref(), &Ccl::default(), collective);
+                let mut ways = Vec::new();
+                for algorithm in algorithms(&asked, collective) {
+                    match algorithm
+                        .map(|way| asked.check(way, &topology, size))
+                        .transpose()?
+                    {
+                        Some(Some(why)) => left_out.push((collective, why)),
+                        _ => ways.push(algorithm),
+                    }
+                }
                 for bytes in &sizes {
-                    for algorithm in Algorithms::ways(algorithms.as_ref(), &Ccl::default(), collective) {
+                    for &algorithm in &ways {
                         let asked = usize::try_from(*bytes).unwrap_or(usize::MAX);
                         let whole = collective.whole(asked, dtype.bytes(), size as usize);
                         let bytes = whole.ok_or_else(|| {
@@ -301,6 +312,8 @@ fn questions(file: &str, text_of_file: &str) -> Result<Vec<Question>, String> {
                             bytes,
                             dtype,
                             scratch,
+                            memory: 0,
+                            queues: QueueSettings::default(),
                             timing_only,
                         };
                         check_exact(&call)?;
@@ -317,7 +330,8 @@ fn questions(file: &str, text_of_file: &str) -> Result<Vec<Question>, String> {
             }
         }
     }
-    Ok(questions)
+    left_out.dedup();
+    Ok((questions, left_out))
 }
 
 type Varied = Vec<(String, String)>;
@@ -378,12 +392,12 @@ where
         .map_err(|why: T::Err| format!("{}: {why}", reader.place()))
 }
 
-fn algorithms(reader: &Reader<'_>) -> Result<Algorithms, String> {
-    let mut all = Vec::new();
+fn ways(reader: &Reader<'_>) -> Result<Ways, String> {
+    let mut all = Ways::default();
     for one in many(reader)? {
-        all.extend(parsed::<Algorithms>(&one)?.0);
+        all = all.and(parsed(&one)?);
     }
-    Ok(Algorithms(all))
+    Ok(all)
 }
 
 fn yes(reader: &Reader<'_>) -> Result<bool, String> {

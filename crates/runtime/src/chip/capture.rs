@@ -3,7 +3,7 @@
 //! What travels is the list of submissions, in memory of the chip. The chip works the order out when it first
 //! meets the list, and keeps the result: a replay infers nothing.
 
-use super::cores::Cores;
+use super::cores::ChipEngine;
 use super::{
     ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Sink, access_kind, entry, place_of, refused,
 };
@@ -168,14 +168,26 @@ pub(super) fn graph(core: &NativeCore, steps: Span) -> Result<Arc<Graph<ChipTask
 /// Reads the list of submissions and works the order out.
 fn read(core: &NativeCore, steps: Span) -> Result<Graph<ChipTask>> {
     use ringwork_isa::Core;
-    let garbled = |why: String| ringwork_isa::Error::failed(format!("the captured graph is garbled: {why}"));
     let bytes: In<u8> = Region::from_span(steps).map_err(|dtype| garbled(format!("it holds {dtype}")))?;
     let mut list = Vec::new();
     core.run(async {
         list = core.load(bytes).await?.values().to_vec();
         Ok(())
     })?;
-    let steps: Vec<Step> = postcard::from_bytes(&list).map_err(|error| garbled(error.to_string()))?;
+    work_out(decode(&list)?, true)
+}
+
+fn garbled(why: String) -> ringwork_isa::Error {
+    ringwork_isa::Error::failed(format!("the captured graph is garbled: {why}"))
+}
+
+/// The list of submissions as it was shipped.
+pub(super) fn decode(list: &[u8]) -> Result<Vec<Step>> {
+    postcard::from_bytes(list).map_err(|error| garbled(error.to_string()))
+}
+
+/// Works the order of submissions out: from what they touch, or from what was said alone.
+pub(super) fn work_out(steps: Vec<Step>, infer: bool) -> Result<Graph<ChipTask>> {
     let mut capture = Capture::new();
     let mut tasks: Vec<TaskId> = Vec::new();
     for step in steps {
@@ -198,7 +210,7 @@ fn read(core: &NativeCore, steps: Span) -> Result<Graph<ChipTask>> {
                 for (arg, tag) in task.args.iter().zip(&tags) {
                     let intermediate = |Segment(number)| Some(BufferId::captured(number & INDEX));
                     if let Some(Some((buffer, view))) = place_of(arg, intermediate) {
-                        spec.touch(buffer, view, access_kind(*tag, buffer, true));
+                        spec.touch(buffer, view, access_kind(*tag, buffer, infer));
                     }
                 }
                 if let Outcome::Accepted(task) = capture.submit(&spec, task).map_err(refused)? {
@@ -210,8 +222,8 @@ fn read(core: &NativeCore, steps: Span) -> Result<Graph<ChipTask>> {
     capture.finish().map_err(refused)
 }
 
-/// Gives a graph to the cores, with these arguments for its parameters.
-pub(super) fn replay(cores: &mut Cores<'_>, graph: &Arc<Graph<ChipTask>>, arguments: &[Arg]) -> Result<()> {
+/// Gives a graph to a chip's engine, with these arguments for its parameters.
+pub(super) fn replay(engine: &mut ChipEngine, graph: &Arc<Graph<ChipTask>>, arguments: &[Arg]) -> Result<()> {
     let mut bindings = Bindings::default();
     for index in 0..graph.parameter_bytes().len() {
         bindings.parameters.push(match arguments.get(index) {
@@ -223,7 +235,7 @@ pub(super) fn replay(cores: &mut Cores<'_>, graph: &Arc<Graph<ChipTask>>, argume
             _ => BufferId::new((1 << 40) + index as u64).into(),
         });
     }
-    match cores.engine.replay(graph, &bindings).map_err(refused)? {
+    match engine.replay(graph, &bindings).map_err(refused)? {
         Outcome::Accepted(_) => Ok(()),
         Outcome::Full { fill, .. } => Err(ringwork_isa::Error::failed(format!(
             "the captured graph does not fit this chip: {fill}"

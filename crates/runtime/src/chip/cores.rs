@@ -1,8 +1,9 @@
 //! A chip's cores at work on a graph: here, or on threads beside this one where processors are free.
 
-use super::{ChipTask, INDEX, INTERMEDIATE, PARAMETER, SCRATCH_BYTES};
-use crate::engine::{Arena, BufferId, Config, Dispatch, Engine, Kind, Location};
-use ringwork_isa::{Arg, Error, ErrorKind, Result, Segment, Span};
+use super::places::{Scratch, job};
+use super::{ChipTask, SCRATCH_BYTES};
+use crate::engine::{BufferId, Config, Dispatch, Engine, Kind};
+use ringwork_isa::{Arg, Error, ErrorKind, Result, Span};
 use ringwork_native::segment::Layout;
 use ringwork_native::{NativeCore, SCRATCH, registry};
 use std::collections::VecDeque;
@@ -19,6 +20,15 @@ pub(super) type ChipEngine = Engine<ChipTask, ()>;
 /// Cores of each kind: one for matrices, two for vectors.
 const MATRIX_CORES: u32 = 1;
 const VECTOR_CORES: u32 = 2;
+
+/// What the cores are called, by executor.
+pub(crate) const CORE_NAMES: [&str; 3] = ["matrix core", "vector core 0", "vector core 1"];
+
+/// An engine's configuration with the cores of a chip.
+pub(super) fn with_cores(config: Config) -> Config {
+    let config = config.executors(Kind(0), MATRIX_CORES);
+    config.executors(Kind(1), VECTOR_CORES)
+}
 
 /// How often to say that cores beside this one make progress.
 const LOOK: Duration = Duration::from_millis(50);
@@ -57,10 +67,7 @@ impl<'c> Cores<'c> {
         let scratch = core
             .scratch(SCRATCH_BYTES)
             .map_err(|error| Error::failed(format!("memory for intermediates: {error}")))?;
-        let config = Config::new()
-            .arena(SCRATCH_BYTES)
-            .executors(Kind(0), MATRIX_CORES)
-            .executors(Kind(1), VECTOR_CORES);
+        let config = with_cores(Config::new().arena(SCRATCH_BYTES));
         Ok(Cores {
             core,
             engine: Engine::new(&config).map_err(super::refused)?,
@@ -82,16 +89,8 @@ impl<'c> Cores<'c> {
     /// An intermediate's place in memory.
     pub(super) fn in_scratch(&self, span: Span, buffer: BufferId) -> Span {
         match self.engine.placement(buffer) {
-            Some(placement) => self.at(span, placement.offset),
+            Some(placement) => self.place().at(span, placement.offset),
             None => span,
-        }
-    }
-
-    fn at(&self, span: Span, offset: u64) -> Span {
-        Span {
-            segment: SCRATCH,
-            base: self.scratch.data_offset() + offset,
-            ..span
         }
     }
 
@@ -180,54 +179,15 @@ impl<'c> Cores<'c> {
         debug_assert!(reported.is_ok(), "it was dispatched");
     }
 
-    /// A kernel with its arguments, every parameter and intermediate where it is.
     fn job(&self, dispatch: Dispatch) -> Result<Job> {
-        let Some(task) = self.engine.payload(dispatch.task) else {
-            return Err(Error::failed("a task without a kernel"));
-        };
-        let entry = registry::find(&task.kernel).map_err(|unknown| Error::failed(unknown.to_string()))?;
-        let resolve = |arg: &Arg| match arg {
-            Arg::Memory(span) => self.resolve(dispatch, *span).map(Arg::Memory),
-            other => Ok(*other),
-        };
-        Ok((
-            dispatch,
-            entry,
-            task.args.iter().map(resolve).collect::<Result<_>>()?,
-        ))
+        let (entry, args) = job(&self.engine, dispatch, self.place(), self.parameters)?;
+        Ok((dispatch, entry, args))
     }
 
-    fn resolve(&self, dispatch: Dispatch, span: Span) -> Result<Span> {
-        let Segment(number) = span.segment;
-        if number & INTERMEDIATE == 0 || number >= SCRATCH.0 {
-            return Ok(span);
-        }
-        let index = number & INDEX;
-        if number & PARAMETER == PARAMETER {
-            let real = match self.parameters.get(index as usize) {
-                Some(Arg::Memory(real)) => *real,
-                _ => return Err(Error::failed(format!("parameter {index} is no memory"))),
-            };
-            let inside = span
-                .start
-                .checked_add(span.len)
-                .is_some_and(|end| end <= real.len);
-            if !inside || real.dtype != span.dtype {
-                return Err(Error::failed(format!(
-                    "parameter {index} is not what was captured"
-                )));
-            }
-            return Ok(Span {
-                start: real.start + span.start,
-                len: span.len,
-                ..real
-            });
-        }
-        match self.engine.locate(dispatch.task, BufferId::captured(index)) {
-            Some(Location::Arena(placement)) if placement.arena == Arena(0) => {
-                Ok(self.at(span, placement.offset))
-            }
-            _ => Err(Error::failed(format!("intermediate {index} has no place"))),
+    fn place(&self) -> Scratch {
+        Scratch {
+            segment: SCRATCH,
+            base: self.scratch.data_offset(),
         }
     }
 
@@ -305,7 +265,7 @@ fn run(
 }
 
 /// An error of a task of the graph. What a chip must understand stays as it is.
-fn in_graph(error: Error, kernel: Option<&str>) -> Error {
+pub(super) fn in_graph(error: Error, kernel: Option<&str>) -> Error {
     match error.kind() {
         ErrorKind::PeerDied { .. } | ErrorKind::Aborted { .. } | ErrorKind::Deadline { .. } => error,
         _ => {

@@ -32,8 +32,13 @@ pub(super) fn find(id: &KernelId) -> Option<&'static OrchestrationEntry> {
     ORCHESTRATIONS.iter().find(same)
 }
 
+/// Whether this identity is an orchestration's.
+pub(crate) fn is_orchestration(id: &KernelId) -> bool {
+    find(id).is_some()
+}
+
 /// Follows the arguments of a graph to be built with explicit edges.
-const EXPLICIT: Arg = Arg::Value(Value::Bool(true));
+pub(super) const EXPLICIT: Arg = Arg::Value(Value::Bool(true));
 
 /// The task of an orchestration, built on the chip with explicit edges only: nothing is inferred from what its
 /// tasks touch.
@@ -57,7 +62,7 @@ pub fn run(core: &NativeCore, args: &[Arg], parameters: usize, build: Build) -> 
         [Arg::Memory(graph)] => {
             let mut cores = Cores::new(core, arguments)?;
             let graph = capture::graph(core, *graph)?;
-            replay(&mut cores, &graph, arguments)?;
+            replay(&mut cores.engine, &graph, arguments)?;
             cores.finish()
         }
         _ => Err(Error::failed(
@@ -76,12 +81,13 @@ fn run_built(core: &NativeCore, arguments: &[Arg], infer: bool, build: Build) ->
     cores.finish().and(built)
 }
 
-/// An orchestration on a platform that steps. Used by `#[orchestration]`.
+/// An orchestration where a single core is all there is. Used by `#[orchestration]`; a node that simulates its chips
+/// gives a graph to their cores instead.
 #[must_use]
 pub fn step(_core: SteppedCore, _args: Vec<Arg>) -> SteppedKernel {
     Box::pin(async {
         Err(Error::failed(
-            "a chip's own graph runs on native only; submit its tasks from the node",
+            "a chip's own graph needs the chip's cores, and this platform has single ones; submit its tasks from the node",
         ))
     })
 }

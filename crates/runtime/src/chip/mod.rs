@@ -18,13 +18,19 @@
 mod capture;
 mod cores;
 mod entry;
+mod places;
+mod stepped;
 
 pub use capture::Captured;
+pub(crate) use cores::CORE_NAMES;
+pub(crate) use entry::is_orchestration;
 pub use entry::{Build, ORCHESTRATIONS, OrchestrationEntry, explicit, run, step};
+pub(crate) use stepped::{Built, CoreTask, Stepped};
 
 use crate::engine::{AccessKind, Arena, BufferId, Capture, Kind, Outcome, Place, Spec, Submit, TaskId, View};
 use capture::Step;
 use cores::Cores;
+use entry::EXPLICIT;
 use ringwork_isa::{Arg, Element, Error, InOut, KernelId, Rank, Region, Result, Segment, Span, Tag, Task};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,7 +3,8 @@
 //! The machine lives on a thread of its own, because kernels on it are not `Send`; the host asks it things
 //! and waits for the answer. **Time passes only while the host waits**: whatever is submitted before starts
 //! at the same virtual moment, however long the host took to submit it. So the same program gives the same
-//! times, to the picosecond, on a busy host and on an idle one.
+//! times, to the picosecond, on a busy host and on an idle one. The host hears of everything at the virtual moment
+//! when it happens, and time goes on only when it has done what follows from it.
 //!
 //! # Invariants
 //! - **SMN-1 (one at a time).** A chip runs its tasks one after the other, in the order they were submitted.
@@ -11,6 +12,8 @@
 //! - **SMN-3 (no hang).** A deadlock is reported when nothing can happen any more, not even by the host: it may yet
 //!   notify a domain that it attends to. A kernel that never comes
 //!   back to its core keeps the thread; the host notices that nothing moves, and leaves it behind.
+//! - **SMN-4 (seen at once).** Time stops when a task ends and when a signal changes that the host waits for. While
+//!   time passes the host looks at nothing: neither ends nor signals.
 
 use super::{Machine, SegmentPlan};
 use crate::platform::{Simulated, Simulation};
@@ -23,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use world::World;
 
+mod graph;
 mod panics;
 mod world;
 
@@ -67,17 +71,20 @@ pub(crate) struct SimMachine {
     gone: Receiver<()>,
     devices: Vec<Device>,
     ends: Vec<Option<String>>,
+    /// Signals that the host waits for.
+    watched: Vec<Signal>,
     /// A kernel keeps the thread, and is not waited for any more.
     lost: bool,
     limit: Duration,
 }
 
 impl SimMachine {
-    /// A machine at time 0; `devices` are ranks of its topology. One that does not answer for `limit` is
-    /// given up.
+    /// A machine at time 0; `devices` are ranks of its topology. Each may use one segment for its own graphs, from
+    /// `own` on. A machine that does not answer for `limit` is given up.
     pub(crate) fn launch(
         simulation: &Simulation,
         devices: &[Device],
+        own: Segment,
         limit: Duration,
     ) -> ringwork_native::Result<SimMachine> {
         let board = Arc::new(Board {
@@ -97,7 +104,7 @@ impl SimMachine {
         let spawned = thread.spawn(move || {
             let _alive = alive;
             panics::hear_on_this_thread();
-            let mut world = World::new(&simulation, ranks, thread_board);
+            let mut world = World::new(&simulation, ranks, own, thread_board);
             while let Ok(command) = inbox.recv() {
                 command(&mut world);
             }
@@ -113,6 +120,7 @@ impl SimMachine {
             gone,
             devices: devices.to_vec(),
             ends: vec![None; devices.len()],
+            watched: Vec::new(),
             lost: false,
             limit,
         })
@@ -152,8 +160,13 @@ impl SimMachine {
             }
             self.running = Some(answer);
         }
+        self.hear(deadline.saturating_duration_since(Instant::now()));
+    }
+
+    /// Waits for as long until the run that was asked for gives way.
+    fn hear(&mut self, patience: Duration) {
         let Some(answer) = &self.running else { return };
-        match answer.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        match answer.recv_timeout(patience) {
             Ok(()) => self.running = None,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
@@ -220,6 +233,19 @@ impl Machine for SimMachine {
             .unwrap_or(false)
     }
 
+    fn watch(&mut self, signals: &[Signal]) -> bool {
+        if self.watched != signals {
+            self.watched = signals.to_vec();
+            let signals = self.watched.clone();
+            self.send(move |world| world.watch(&signals));
+        }
+        true
+    }
+
+    fn moving(&self) -> bool {
+        self.running.is_some() && !self.lost
+    }
+
     fn attend(&mut self, segment: Segment, attended: bool) {
         self.ask(move |world| world.attend(segment, attended));
     }
@@ -251,6 +277,12 @@ impl Machine for SimMachine {
         if self.interrupted() && self.board.events().is_empty() {
             self.advance(Instant::now() + INTERRUPTED_TURN);
         }
+        if self.moving() {
+            self.hear(Duration::ZERO);
+        }
+        if self.moving() {
+            return Vec::new();
+        }
         let mut events = std::mem::take(&mut *self.board.events());
         // What a chip that was ended still says is not heard.
         events.retain(|event| match event {
@@ -261,7 +293,7 @@ impl Machine for SimMachine {
     }
 
     fn wait(&mut self, deadline: Option<Instant>) -> bool {
-        if self.board.events().is_empty() && !self.interrupted() {
+        if (self.moving() || self.board.events().is_empty()) && !self.interrupted() {
             self.advance(deadline.unwrap_or_else(|| Instant::now() + self.limit));
         }
         !self.board.events().is_empty()

@@ -223,7 +223,7 @@ impl State {
             return;
         };
         let end = now + waiting.back_ps;
-        self.trace.waited(state.rank, end, cause, waiting);
+        self.trace.waited(state.row, end, cause, waiting);
         state.waiting = None;
         self.reply(core, end, Reply::Value(value));
     }

@@ -54,6 +54,9 @@ pub enum SimError {
         /// Who waits for what.
         stuck: Vec<Stuck>,
     },
+    /// A task that has ended, or never was.
+    #[error("the task is not running; start others for it while it is")]
+    NoSuchTask,
     /// A kernel failed; whoever waited for it could not end either.
     #[error("chip {rank} (`{task}`): {error}{}", listed(.stuck))]
     Failed {

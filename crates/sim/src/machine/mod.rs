@@ -290,6 +290,27 @@ impl Machine {
         Ok(())
     }
 
+    /// Watches the signals at these offsets of segments, and no others: [`take_news`](Machine::take_news) then says
+    /// when one was changed, so that a host can stop at that very moment of virtual time. Those that are not there
+    /// are left out.
+    pub fn watch(&self, signals: &[(Segment, u64)]) {
+        let State {
+            memory, signals: all, ..
+        } = &mut *self.inner.state.borrow_mut();
+        let slot = |&(segment, offset): &(Segment, u64)| {
+            let value = memory.word(segment.0, offset)?;
+            Some(all.slot(segment.0, offset, || value))
+        };
+        let slots = signals.iter().filter_map(slot).collect();
+        all.watch(slots);
+    }
+
+    /// Whether a watched signal was changed since this was last asked.
+    #[must_use]
+    pub fn take_news(&self) -> bool {
+        self.inner.state.borrow_mut().signals.take_news()
+    }
+
     /// Reads bytes of a segment from outside, in no time; zeros if only time is computed.
     ///
     /// # Errors
@@ -360,11 +381,42 @@ impl Machine {
             return Err(SimError::NoSuchRank { rank, ranks });
         }
         let id = self.inner.state.borrow_mut().start(rank, label.into());
+        Ok(self.started(id, rank, kernel))
+    }
+
+    /// Starts a kernel for a task that runs, on a core of the same rank, now: there is nothing to launch. Its part of
+    /// the timeline is called after the core. When it ends, the task that it was started for is polled.
+    ///
+    /// # Errors
+    /// [`SimError::NoSuchTask`] if that task has ended.
+    pub fn spawn_inside<F>(
+        &self,
+        task: TaskId,
+        core: &str,
+        label: impl Into<String>,
+        kernel: impl FnOnce(SimCore) -> F,
+    ) -> std::result::Result<TaskId, SimError>
+    where
+        F: Future<Output = Result<()>> + 'static,
+    {
+        let mut state = self.inner.state.borrow_mut();
+        let parent = state.cores.get(task.0 as usize).and_then(Option::as_ref);
+        let rank = parent.map(|parent| parent.rank).ok_or(SimError::NoSuchTask)?;
+        let id = state.start_inside(task.0, core, label.into());
+        drop(state);
+        Ok(self.started(id, rank, kernel))
+    }
+
+    /// Keeps the kernel of a core that was started.
+    fn started<F>(&self, id: u32, rank: u32, kernel: impl FnOnce(SimCore) -> F) -> TaskId
+    where
+        F: Future<Output = Result<()>> + 'static,
+    {
         let engine = Rc::clone(&self.inner) as Rc<dyn Engine>;
         let core = SteppedCore::new(engine, CoreId(id), ringwork_isa::Device(rank));
         self.inner.kernels.borrow_mut().push(Some(Box::pin(kernel(core))));
         self.inner.outcomes.borrow_mut().push(None);
-        Ok(TaskId(id))
+        TaskId(id)
     }
 
     /// Runs until nothing is left to happen.
@@ -459,6 +511,12 @@ impl Machine {
                 };
                 self.inner.outcomes.borrow_mut()[core as usize] = Some(outcome);
                 self.inner.ended.borrow_mut().push(TaskId(core));
+                if let Some(parent) = ended.parent
+                    && let Some(waiting) = state.cores[parent as usize].as_mut()
+                {
+                    waiting.children -= 1;
+                    state.ready.push_back(parent);
+                }
             }
         }
     }
@@ -470,6 +528,8 @@ impl Machine {
             .cores
             .iter()
             .flatten()
+            // Whoever waits for tasks of its own is not what is stuck.
+            .filter(|core| core.children == 0)
             .map(|core| state.stuck(core))
             .collect();
         let (at_ps, mut labels) = (state.now(), Vec::new());
@@ -558,15 +618,21 @@ impl Machine {
     pub fn timeline(&self) -> Timeline {
         let loads = self.loads();
         let state = self.inner.state.borrow();
+        let (rows, places) = state.trace.all_rows(state.topology.ranks());
+        let place = |row: u32| places.get(row as usize).copied().unwrap_or(row);
         let mut timeline = Timeline {
             title: state.topology.name.clone(),
-            rows: (0..state.topology.ranks())
-                .map(|rank| format!("chip {rank}"))
-                .collect(),
+            rows,
             slices: state.trace.slices.clone(),
             arrows: state.trace.arrows.clone(),
             loads,
         };
+        for slice in &mut timeline.slices {
+            slice.row = place(slice.row);
+        }
+        for arrow in &mut timeline.arrows {
+            (arrow.from.0, arrow.to.0) = (place(arrow.from.0), place(arrow.to.0));
+        }
         timeline.sort();
         timeline
     }

@@ -51,6 +51,8 @@ pub(crate) struct Cell {
     pub(crate) waiters: Vec<Waiter>,
     /// Who changed it last, and when that was issued: the cause of what follows.
     pub(crate) cause: (u32, u64),
+    /// Somebody outside wants to know when it changes.
+    watched: bool,
 }
 
 /// Every signal that was ever touched.
@@ -62,6 +64,9 @@ pub(crate) struct Signals {
     segments: BTreeSet<u32>,
     /// How often segments have gone: what was known of slots before may be wrong.
     gone: u32,
+    watched: Vec<u32>,
+    /// A watched one was changed.
+    news: bool,
 }
 
 impl Signals {
@@ -77,9 +82,26 @@ impl Signals {
                 value: first(),
                 waiters: Vec::new(),
                 cause: (u32::MAX, 0),
+                watched: false,
             });
             u32::try_from(cells.len() - 1).unwrap_or(u32::MAX)
         })
+    }
+
+    /// Watches these slots, and no others.
+    pub(crate) fn watch(&mut self, slots: Vec<u32>) {
+        for slot in std::mem::replace(&mut self.watched, slots) {
+            self.cells[slot as usize].watched = false;
+        }
+        for slot in &self.watched {
+            self.cells[*slot as usize].watched = true;
+        }
+    }
+
+    /// Whether a watched signal was changed since this was last asked.
+    #[inline]
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.news)
     }
 
     /// What is known of slots holds while this stays the same; never 0.
@@ -117,6 +139,7 @@ impl Signals {
         let cell = &mut self.cells[slot as usize];
         cell.value = changed(cell.value, how);
         cell.cause = cause;
+        self.news |= cell.watched;
         cell
     }
 }

@@ -155,6 +155,12 @@ pub(crate) struct Recent {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) rank: u32,
+    /// Where its timeline is.
+    pub(crate) row: u32,
+    /// The task that started it and goes on when it ends.
+    pub(crate) parent: Option<u32>,
+    /// Tasks that it started and that have not ended.
+    pub(crate) children: u32,
     pub(crate) label: String,
     pub(crate) started_ps: Ps,
     pub(crate) at: Option<&'static Location<'static>>,
@@ -325,8 +331,23 @@ impl State {
     /// Starts a core for a kernel, and says which.
     pub(crate) fn start(&mut self, rank: u32, label: String) -> u32 {
         let start_ps = self.now().saturating_add(self.topology.chip.launch_ps);
+        self.start_at(start_ps, (rank, rank), None, label)
+    }
+
+    /// Starts a core of a rank for a task of its own, now.
+    pub(crate) fn start_inside(&mut self, parent: u32, core: &str, label: String) -> u32 {
+        self.core(parent).children += 1;
+        let rank = self.core(parent).rank;
+        let row = self.topology.ranks() + self.trace.row(rank, core);
+        self.start_at(self.now(), (rank, row), Some(parent), label)
+    }
+
+    fn start_at(&mut self, start_ps: Ps, (rank, row): (u32, u32), parent: Option<u32>, label: String) -> u32 {
         let core = Core {
             rank,
+            row,
+            parent,
+            children: 0,
             label,
             started_ps: start_ps,
             at: None,
@@ -452,8 +473,8 @@ impl State {
             self.queue.push(at, Event::Drained(core));
             return;
         }
-        let (rank, start, label) = (state.rank, state.started_ps, state.label.clone());
-        self.trace.task(rank, start, now, label);
+        let (row, start, label) = (state.row, state.started_ps, state.label.clone());
+        self.trace.task(row, start, now, label);
         self.finished.push(core);
     }
 

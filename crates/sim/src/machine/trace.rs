@@ -8,6 +8,8 @@ use crate::timeline::{Arrow, Kind, Slice};
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     on: bool,
+    /// Rows beside those of the ranks: the rank each belongs to, and the core.
+    rows: Vec<(u32, String)>,
     pub(crate) slices: Vec<Slice>,
     pub(crate) arrows: Vec<Arrow>,
 }
@@ -18,6 +20,33 @@ impl Trace {
             on,
             ..Trace::default()
         }
+    }
+
+    /// The number of a core's row, counted from the first that is no rank's.
+    pub(crate) fn row(&mut self, rank: u32, core: &str) -> u32 {
+        let found = self
+            .rows
+            .iter()
+            .position(|(of, name)| *of == rank && name == core);
+        let found = found.unwrap_or_else(|| {
+            self.rows.push((rank, core.to_owned()));
+            self.rows.len() - 1
+        });
+        u32::try_from(found).unwrap_or(u32::MAX)
+    }
+
+    /// The names of all rows in the order they are shown, each rank's together; and the place of every row there.
+    pub(crate) fn all_rows(&self, ranks: u32) -> (Vec<String>, Vec<u32>) {
+        let of_ranks = (0..ranks).map(|rank| ((rank, ""), format!("chip {rank}")));
+        let of_cores = self.rows.iter();
+        let of_cores = of_cores.map(|(rank, core)| ((*rank, core.as_str()), format!("chip {rank}, {core}")));
+        let mut rows: Vec<_> = of_ranks.chain(of_cores).zip(0usize..).collect();
+        rows.sort_unstable();
+        let mut places = vec![0; rows.len()];
+        for (place, (_, row)) in (0u32..).zip(&rows) {
+            places[*row] = place;
+        }
+        (rows.into_iter().map(|((_, name), _)| name).collect(), places)
     }
 
     #[inline(always)]

@@ -282,12 +282,12 @@ impl State {
     /// Keeps the vector engine for this many bytes, and says until when.
     #[inline(always)]
     pub(crate) fn vector(&mut self, core: u32, from: Ps, bytes: u64) -> Ps {
-        let rank = self.core(core).rank;
+        let (rank, row) = (self.core(core).rank, self.core(core).row);
         let engines = &mut self.engines[rank as usize];
         let start = engines.vector_free_ps.max(from);
         let end = start.saturating_add(engines.vector.time_ps(bytes));
         engines.vector_free_ps = end;
-        self.trace.compute(rank, start, end, bytes, "vector");
+        self.trace.compute(row, start, end, bytes, "vector");
         end
     }
 
@@ -304,7 +304,7 @@ impl State {
 
     /// Keeps the matrix engine for a product. What its operands take to load was charged to the loads.
     fn matrix(&mut self, core: u32, [m, k, n]: [u64; 3]) -> Ps {
-        let (now, rank) = (self.now(), self.core(core).rank);
+        let (now, rank, row) = (self.now(), self.core(core).rank, self.core(core).row);
         let operations = m.saturating_mul(k).saturating_mul(n).saturating_mul(2);
         let chip = &self.topology.chip;
         let engines = &mut self.engines[rank as usize];
@@ -315,7 +315,7 @@ impl State {
         let start = engines.matrix_free_ps.max(now);
         let end = start.saturating_add(peak_ps.max(array_ps));
         engines.matrix_free_ps = end;
-        self.trace.compute(rank, start, end, 0, "matmul");
+        self.trace.compute(row, start, end, 0, "matmul");
         end
     }
 

@@ -18,6 +18,7 @@
 mod ancestor;
 mod chip;
 mod error;
+mod grid;
 mod network;
 mod presets;
 #[cfg(test)]
@@ -41,6 +42,8 @@ pub enum Unit {
     Chip,
     /// One of the cores inside.
     Core,
+    /// A member of a level, of so many cores; the first of them stands for it.
+    Member(u32),
 }
 
 /// A machine, resolved: every link exists, every number has been checked.
@@ -113,9 +116,9 @@ impl Topology {
         if let Some(lost) = wired.fabric.cut_off() {
             return Err(faults.as_ref().unwrap_or(&key).error(Problem::Disconnected(lost)));
         }
-        let unit = top.get("ranks").map_or(Ok(Unit::Chip), |r| {
-            r.word(&[("chips", Unit::Chip), ("cores", Unit::Core)])
-        })?;
+        let unit = top
+            .get("ranks")
+            .map_or(Ok(Unit::Chip), |r| grid::read_unit(&r, &wired.levels))?;
         let mut topology = Topology {
             name: top.get("name").map_or(Ok(file), |r| r.text())?.to_owned(),
             levels: wired.levels,
@@ -157,12 +160,13 @@ impl Topology {
         Topology::from_yaml(name, &text)
     }
 
-    /// Ranks: chips, or the cores inside them.
+    /// Ranks: chips, the cores inside them, or what is between.
     #[must_use]
     pub fn ranks(&self) -> u32 {
         match self.unit {
             Unit::Chip => self.chips(),
             Unit::Core => self.fabric.places(),
+            Unit::Member(cores) => self.fabric.places() / cores.max(1),
         }
     }
 
@@ -178,6 +182,7 @@ impl Topology {
     pub fn place(&self, rank: u32) -> u32 {
         match self.unit {
             Unit::Core => rank,
+            Unit::Member(cores) => rank * cores,
             Unit::Chip => {
                 let door = self.levels.iter().find_map(|level| match level.attach {
                     crate::net::Attach::Gateway(gateway) => Some(gateway),

@@ -1,7 +1,9 @@
 //! What the simulator's thread has: the machine, its memory, and a queue of tasks for each chip.
 
 use super::Board;
+use super::graph;
 use super::panics::{Guarded, Panic};
+use crate::chip::is_orchestration;
 use crate::machine::SegmentPlan;
 use crate::platform::{Simulated, Simulation};
 use ringwork_isa::{Arg, Device, Error, ErrorKind, KernelId, Rank, Segment, Signal, Site, Task, Waited};
@@ -10,7 +12,7 @@ use ringwork_native::segment::Layout;
 use ringwork_native::{Event, Failure, registry};
 use ringwork_sim::timeline::Timeline;
 use ringwork_sim::{Machine, Options, SegmentSpec, SimError, Stuck, StuckOn, TaskId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,9 +33,10 @@ struct Running {
     panicked: Rc<RefCell<Option<Panic>>>,
 }
 
-#[derive(Default)]
 struct Chip {
     rank: u32,
+    /// Where the intermediates of its own graphs are, one graph at a time (SMN-1).
+    scratch: Segment,
     waiting: VecDeque<(u64, Task)>,
     running: Option<Running>,
 }
@@ -53,20 +56,22 @@ pub(super) struct World {
 
 /// Memory, as the host sees it.
 impl World {
-    pub(super) fn new(simulation: &Simulation, ranks: Vec<u32>, board: Arc<Board>) -> World {
+    pub(super) fn new(simulation: &Simulation, ranks: Vec<u32>, own: Segment, board: Arc<Board>) -> World {
         let options = Options {
             trace: simulation.trace,
             ..Options::default()
         };
-        let chip = |rank| Chip {
+        let chip = |(own, rank)| Chip {
             rank,
-            ..Chip::default()
+            scratch: Segment(own),
+            waiting: VecDeque::new(),
+            running: None,
         };
         World {
             machine: Machine::new(&simulation.topology, options),
             topology: simulation.topology.name.clone(),
             traced: simulation.trace,
-            chips: ranks.into_iter().map(chip).collect(),
+            chips: (own.0..).zip(ranks).map(chip).collect(),
             segments: BTreeMap::new(),
             alarms: BTreeMap::new(),
             attended: BTreeSet::new(),
@@ -134,6 +139,13 @@ impl World {
         offset.is_some_and(|offset| self.machine.notify(signal.segment(), offset, value).is_ok())
     }
 
+    /// Lets time stop whenever one of these changes (SMN-4).
+    pub(super) fn watch(&mut self, signals: &[Signal]) {
+        let place = |signal: &Signal| Some((signal.segment(), signal.offset()?));
+        let places: Vec<_> = signals.iter().filter_map(place).collect();
+        self.machine.watch(&places);
+    }
+
     pub(super) fn attend(&mut self, segment: Segment, attended: bool) {
         if attended {
             self.attended.insert(segment);
@@ -177,14 +189,15 @@ impl World {
             let Some((id, task)) = self.chips[chip].waiting.pop_front() else {
                 return;
             };
-            match self.start(self.chips[chip].rank, id, task) {
+            match self.start(&self.chips[chip], id, task) {
                 Ok(running) => self.chips[chip].running = Some(running),
                 Err(failure) => self.ran(chip, id, Err(failure)),
             }
         }
     }
 
-    fn start(&self, rank: u32, id: u64, task: Task) -> Result<Running, Failure> {
+    fn start(&self, chip: &Chip, id: u64, task: Task) -> Result<Running, Failure> {
+        let (rank, scratch) = (chip.rank, chip.scratch);
         let Task { kernel, args, .. } = task;
         let is_domain = |segment: &Segment| self.segments.get(segment).is_some_and(|layout| layout.ranks > 0);
         let domains: Vec<Segment> = args.iter().filter_map(Arg::segment).filter(is_domain).collect();
@@ -194,14 +207,21 @@ impl World {
         }
         let entry = registry::find(&kernel)?;
         let panicked = Rc::new(RefCell::new(None));
-        let heard = panicked.clone();
-        let spawned = self
-            .machine
-            .spawn(rank, short_name(&kernel), move |core| Guarded {
-                kernel: (entry.step)(core, args),
+        let (heard, own) = (panicked.clone(), Rc::new(Cell::new(None)));
+        let (machine, id_of_kernel, known) = (self.machine.clone(), kernel.clone(), own.clone());
+        let spawned = self.machine.spawn(rank, short_name(&kernel), move |core| {
+            let kernel = if is_orchestration(&id_of_kernel) {
+                graph::run(machine, (id_of_kernel, args), (rank, scratch), known)
+            } else {
+                (entry.step)(core, args)
+            };
+            Guarded {
+                kernel,
                 panicked: heard,
-            });
+            }
+        });
         let task = spawned.map_err(|error| Failure::Returned(Error::failed(error.to_string())))?;
+        own.set(Some(task));
         Ok(Running {
             id,
             kernel,
@@ -215,11 +235,13 @@ impl World {
         self.board.post(Event::Ran { chip, task, outcome });
     }
 
-    /// Lets time pass until a task has ended, nothing can happen any more, the host wants something, or
+    /// Lets time pass until a task has ended, a watched signal has changed, nothing can happen any more, the host wants something, or
     /// `deadline`.
     pub(super) fn run(&mut self, deadline: Instant) {
         let mut turns = 0u64;
-        loop {
+        // What a task said that could not even begin is heard before anything else happens.
+        let told = !self.board.events().is_empty();
+        while !told {
             // The one error is a limit of the clock, and there is none.
             if !matches!(self.machine.turn(), Ok(true)) {
                 if !self.waits_for_the_host() {
@@ -228,8 +250,11 @@ impl World {
                 break;
             }
             let ended = self.machine.take_ended();
-            if !ended.is_empty() {
-                ended.into_iter().for_each(|task| self.ended(task));
+            // Not of those that a chip's own graph runs.
+            if ended.into_iter().filter(|task| self.ended(*task)).count() > 0 {
+                break;
+            }
+            if self.machine.take_news() {
                 break;
             }
             turns += 1;
@@ -246,10 +271,11 @@ impl World {
             .fetch_add(turns % LOOK_TURNS + 1, Ordering::Relaxed);
     }
 
-    fn ended(&mut self, task: TaskId) {
+    /// A task has ended; whether it was a chip's.
+    fn ended(&mut self, task: TaskId) -> bool {
         let of = |chip: &Chip| chip.running.as_ref().is_some_and(|running| running.task == task);
         let Some(chip) = self.chips.iter().position(of) else {
-            return;
+            return false;
         };
         let result = self
             .machine
@@ -262,6 +288,7 @@ impl World {
             });
             self.end(chip, running, outcome);
         }
+        true
     }
 
     /// A task is over. If it failed, its domains are given up before anything else happens (SMN-2).
@@ -347,6 +374,6 @@ fn waits(stuck: &Stuck) -> Option<(Device, Waited)> {
 }
 
 /// The last part of a kernel's name: what a person calls it.
-fn short_name(kernel: &KernelId) -> String {
+pub(super) fn short_name(kernel: &KernelId) -> String {
     kernel.name.rsplit("::").next().unwrap_or(&kernel.name).to_owned()
 }
