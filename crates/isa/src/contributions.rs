@@ -128,9 +128,9 @@ pub enum Difference {
     },
     /// The right members' inputs, but other bytes of them.
     Misplaced {
-        /// The byte of the inputs that is there; `None` if different ones were combined.
+        /// The place in the inputs of what is there; `None` if different ones were combined.
         got: Option<u64>,
-        /// The one that should be.
+        /// The place of what should be.
         wanted: u64,
     },
     /// It went through arithmetic that keeps no origins: nothing can be proved.
@@ -153,7 +153,7 @@ impl fmt::Display for Difference {
             Difference::Misplaced {
                 got: Some(got),
                 wanted,
-            } => write!(f, "is byte {got} of the inputs where byte {wanted} belongs"),
+            } => write!(f, "is place {got} of the inputs where place {wanted} belongs"),
             Difference::Misplaced { got: None, .. } => {
                 f.write_str("combines elements of different places of the inputs")
             }

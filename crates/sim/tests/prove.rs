@@ -4,65 +4,23 @@
 mod common;
 
 use common::*;
-use ringwork_isa::{
-    Contributions, Core, Counted, Difference, Notify, Piece, ReduceOp, Result, Segment, Tile, Wrong,
-};
-use ringwork_sim::{Machine, Options, SegmentSpec, SimCore, Topology};
+use ringwork_isa::{Contributions, Core, Counted, Difference, Notify, Piece, ReduceOp, Result, Tile, Wrong};
+use ringwork_sim::{Machine, Options, SimCore, Topology};
 use std::future::Future;
 
 const COUNT: usize = 48;
 
-/// Runs a kernel on inputs of `count` bytes per rank.
-fn prove<F, Fut>(preset: &str, count: usize, scratch: usize, kernel: F) -> Machine
+fn prove<F, Fut>(preset: &str, scratch: usize, kernel: F) -> Machine
 where
     F: Fn(SimCore, Domain<u8>) -> Fut,
     Fut: Future<Output = Result<()>> + 'static,
 {
-    let options = Options {
-        prove: true,
-        ..Options::default()
-    };
-    let machine = Machine::new(&Topology::preset(preset).unwrap(), options);
-    let n = machine.ranks();
-    let stride = Domain::<u8>::stride(count, scratch);
-    machine
-        .define(SegmentSpec {
-            segment: Segment(1),
-            members: (0..n).collect(),
-            bytes: stride * u64::from(n),
-            memory: 0,
-        })
-        .unwrap();
-    for rank in 0..n {
-        let input = Contributions::input(rank, 0, count as u64);
-        machine
-            .set_origin(Segment(1), buffer_at(rank as usize, count, scratch), &input)
-            .unwrap();
-    }
-    for rank in 0..n {
-        let domain = Domain::<u8>::new(rank as usize, n as usize, count, scratch);
-        machine.spawn(rank, "test", |core| kernel(core, domain)).unwrap();
-    }
-    machine.run().unwrap();
-    machine
-}
-
-fn buffer_at(rank: usize, count: usize, scratch: usize) -> u64 {
-    let stride = Domain::<u8>::stride(count, scratch);
-    stride * rank as u64 + stride - (count + scratch) as u64
-}
-
-/// What is wrong with a rank's buffer if each byte should be all ranks' there.
-fn faults(machine: &Machine, rank: usize, scratch: usize) -> Vec<Wrong> {
-    let n = machine.ranks();
-    let origin = machine.origin(Segment(1), buffer_at(rank, COUNT, scratch), COUNT as u64);
-    let wanted = Contributions::of(Counted::once(0..n), 0, COUNT as u64);
-    origin.unwrap().differences(&wanted)
+    prove_on(&Topology::preset(preset).unwrap(), COUNT, scratch, kernel)
 }
 
 fn all_right(machine: &Machine, scratch: usize) {
     for rank in 0..machine.ranks() as usize {
-        assert_eq!(faults(machine, rank, scratch), []);
+        assert_eq!(not_all(machine, rank, COUNT, scratch), []);
     }
 }
 
@@ -71,7 +29,7 @@ fn every_way_to_all_reduce_counts_every_input_once() {
     for (preset, n) in [("ring-2", 2), ("ring-6", 6), ("torus-2x2x2", 8)] {
         let run = |scratch: usize, which: usize| {
             all_right(
-                &prove(preset, COUNT, scratch, |core, d| async move {
+                &prove(preset, scratch, |core, d| async move {
                     match which {
                         0 => ring_all_reduce(&core, d, RING).await,
                         1 => direct_all_reduce(&core, d).await,
@@ -88,13 +46,13 @@ fn every_way_to_all_reduce_counts_every_input_once() {
     for preset in ["ring-2", "ring-8"] {
         let scratch = 4 * COUNT;
         all_right(
-            &prove(preset, COUNT, scratch, |core, d| async move {
+            &prove(preset, scratch, |core, d| async move {
                 recursive_doubling(&core, d).await
             }),
             scratch,
         );
         all_right(
-            &prove(preset, COUNT, scratch, |core, d| async move {
+            &prove(preset, scratch, |core, d| async move {
                 halving_doubling(&core, d).await
             }),
             scratch,
@@ -145,7 +103,7 @@ fn a_contribution_that_is_dropped_doubled_or_in_the_wrong_place_is_named_on_ever
         ("elsewhere", Some(Difference::Misplaced { got: None, wanted: 0 })),
         ("scaled", Some(Difference::Untracked)),
     ] {
-        let machine = prove("ring-6", COUNT, COUNT, |core, d| wrong_ring(core, d, wrong));
+        let machine = prove("ring-6", COUNT, |core, d| wrong_ring(core, d, wrong));
         for rank in 0..6 {
             let wanted: Vec<Wrong> = how
                 .iter()
@@ -154,7 +112,11 @@ fn a_contribution_that_is_dropped_doubled_or_in_the_wrong_place_is_named_on_ever
                     how: *how,
                 })
                 .collect();
-            assert_eq!(faults(&machine, rank, COUNT), wanted, "{wrong}, rank {rank}");
+            assert_eq!(
+                not_all(&machine, rank, COUNT, COUNT),
+                wanted,
+                "{wrong}, rank {rank}"
+            );
         }
     }
 }
@@ -162,7 +124,7 @@ fn a_contribution_that_is_dropped_doubled_or_in_the_wrong_place_is_named_on_ever
 #[test]
 fn what_moves_is_followed_to_its_place() {
     let n = 6;
-    let machine = prove("ring-6", COUNT, COUNT, |core, d| async move {
+    let machine = prove("ring-6", COUNT, |core, d| async move {
         all_to_all(&core, d).await?;
         // One too many, at the wrong place.
         if d.me == 3 {
@@ -172,8 +134,7 @@ fn what_moves_is_followed_to_its_place() {
         Ok(())
     });
     for rank in 0..n {
-        let at = buffer_at(rank, COUNT, COUNT) + COUNT as u64;
-        let got = machine.origin(Segment(1), at, COUNT as u64).unwrap();
+        let got = origin(&machine, rank, 2 * COUNT, 0).slice(COUNT as u64..2 * COUNT as u64);
         let mut wanted = Contributions::default();
         for from in 0..n {
             let counted = Counted::once(from as u32..from as u32 + 1);
@@ -192,7 +153,7 @@ fn what_moves_is_followed_to_its_place() {
 
 #[test]
 fn tiles_and_constants_carry_their_origin() {
-    let machine = prove("ring-2", COUNT, COUNT, |core, d| async move {
+    let machine = prove("ring-2", COUNT, |core, d| async move {
         let mine = core.load(d.buffer).await?;
         let theirs = core.load(d.buffer.on(d.rank(d.me + 1))?).await?;
         core.notify(d.signal(0).on(d.rank(d.me + 1))?, Notify::Add(1))
@@ -208,7 +169,7 @@ fn tiles_and_constants_carry_their_origin() {
 #[test]
 fn a_proof_takes_the_same_events_and_the_same_time() {
     let kernel = |core: SimCore, d: Domain<u8>| async move { ring_all_reduce(&core, d, RING).await };
-    let proved = prove("ring-6", COUNT, COUNT, kernel);
+    let proved = prove("ring-6", COUNT, kernel);
     let topology = Topology::preset("ring-6").unwrap();
     let data = run_on(&topology, Options::default(), COUNT, COUNT, true, kernel);
     assert_eq!(
