@@ -122,6 +122,29 @@ fn a_contribution_that_is_dropped_doubled_or_in_the_wrong_place_is_named_on_ever
 }
 
 #[test]
+fn dimensions_one_after_the_other_are_proved_and_one_scratch_for_all_is_caught() {
+    let dims = [(1, 2), (2, 2), (4, 2)];
+    let right = prove("torus-2x2x2", 3 * COUNT, |core, d| async move {
+        by_dimensions(&core, d, &dims).await
+    });
+    all_right(&right, 3 * COUNT);
+    let wrong = prove("torus-2x2x2", COUNT, |core, d| async move {
+        let mut parts = vec![0..COUNT];
+        for (i, dim) in dims.iter().enumerate() {
+            let part = parts[i].clone();
+            parts.push(dimension(&core, d, *dim, part, i, false).await?);
+        }
+        Ok(())
+    });
+    // Whoever is first overwrites what others have not added yet.
+    let all = (0..8).flat_map(|rank| not_all(&wrong, rank, COUNT, COUNT));
+    assert!(
+        all.into_iter()
+            .any(|wrong| matches!(wrong.how, Difference::Repeats { .. }))
+    );
+}
+
+#[test]
 fn what_moves_is_followed_to_its_place() {
     let n = 6;
     let machine = prove("ring-6", COUNT, |core, d| async move {

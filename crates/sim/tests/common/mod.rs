@@ -462,12 +462,12 @@ pub async fn all_to_all<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<(
     d.recv(core, 0, d.n - 1).await
 }
 
-/// A ring among the ranks with the same other coordinates.
+/// A ring among the ranks with the same other coordinates. Scratch is this dimension's own: who is ahead already
+/// writes for the next.
 pub async fn dimension<C: Core>(
     core: &C,
     d: Domain<u8>,
-    stride: usize,
-    size: usize,
+    (stride, size): (usize, usize),
     part: std::ops::Range<usize>,
     signal: usize,
     gather: bool,
@@ -500,15 +500,21 @@ pub async fn dimension<C: Core>(
     Ok(piece(at + 1))
 }
 
+/// Takes scratch for every dimension.
 pub async fn by_dimensions<C: Core>(core: &C, d: Domain<u8>, dims: &[(usize, usize)]) -> Result<()> {
     let mut parts = Vec::new();
     parts.push(0..d.buffer.len());
-    for (i, (stride, size)) in dims.iter().enumerate() {
+    let of = |i: usize| {
+        d.scratch
+            .part(dims.len(), i)
+            .map(|scratch| Domain { scratch, ..d })
+    };
+    for (i, dim) in dims.iter().enumerate() {
         let part = parts[i].clone();
-        parts.push(dimension(core, d, *stride, *size, part, i, false).await?);
+        parts.push(dimension(core, of(i)?, *dim, part, i, false).await?);
     }
-    for (i, (stride, size)) in dims.iter().enumerate().rev() {
-        dimension(core, d, *stride, *size, parts[i].clone(), 16 + i, true).await?;
+    for (i, dim) in dims.iter().enumerate().rev() {
+        dimension(core, d, *dim, parts[i].clone(), 16 + i, true).await?;
     }
     Ok(())
 }
