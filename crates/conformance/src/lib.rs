@@ -174,6 +174,7 @@ macro_rules! suite {
         );
         $crate::suite!($machine; signals:
             set_stores_and_add_adds_wrapping,
+            a_rank_sees_its_own_notifications_at_once,
             every_comparison_tests_what_it_says,
             a_satisfied_wait_returns_the_value,
         );

@@ -3,7 +3,7 @@
 
 use crate::refused::refused;
 use crate::{Machine, SIGNALS};
-use ringwork_isa::{Compare, Core, Notify, SIGNAL_STRIDE_BYTES, Segment, Signals};
+use ringwork_isa::{Compare, Core, Notify, Rank, SIGNAL_STRIDE_BYTES, Segment, Signals};
 
 pub fn set_stores_and_add_adds_wrapping<M: Machine>() {
     M::new(1).run_well(async |core, seat| {
@@ -18,6 +18,29 @@ pub fn set_stores_and_add_adds_wrapping<M: Machine>() {
             assert_eq!(core.peek(seat.signal(other)).await?, 0, "a neighbour changed");
         }
         Ok(())
+    });
+}
+
+/// Whatever the notification itself still has to follow: program order is what the kernel that wrote it sees.
+pub fn a_rank_sees_its_own_notifications_at_once<M: Machine>() {
+    M::new(2).run_well(async |core, seat| {
+        let (mine, data) = (seat.signal(4), seat.buffer::<u8>(0, 2048));
+        let other = Rank(1 - seat.me.0);
+        let theirs = seat.signal(5).on(other)?;
+        for round in 1..=8 {
+            // Under way, perhaps, and both signals are behind it.
+            core.copy(seat.buffer::<u8>(2048, 2048).on(other)?, data).await?;
+            core.notify(mine, Notify::Set(10 * round)).await?;
+            assert_eq!(core.peek(mine).await?, 10 * round);
+            assert_eq!(core.recall(mine).await?, 10 * round);
+            core.notify(mine, Notify::Add(1)).await?;
+            core.notify(mine, Notify::Add(1)).await?;
+            assert!(core.test(mine, Compare::Eq, 10 * round + 2).await?);
+            core.notify(theirs, Notify::Add(1)).await?;
+            assert_eq!(core.peek(theirs).await?, round);
+        }
+        core.wait(mine, Compare::Eq, 82).await?;
+        core.wait(seat.signal(5), Compare::Eq, 8).await.map(drop)
     });
 }
 

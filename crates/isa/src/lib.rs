@@ -3,7 +3,9 @@
 
 mod attribution;
 mod barrier;
+mod contributions;
 mod core;
+mod counted;
 mod dtype;
 mod error;
 mod fingerprint;
@@ -24,7 +26,9 @@ mod way;
 
 pub use attribution::{Attributed, Attribution};
 pub use barrier::Barrier;
+pub use contributions::{Contributions, Difference, Piece, Wrong};
 pub use core::{Core, Work, matrix_work};
+pub use counted::Counted;
 pub use dtype::{Dtype, Element};
 pub use error::{Error, ErrorKind, Result, Site, Waited};
 pub use fingerprint::{Fingerprint, Operation};

@@ -161,6 +161,11 @@ impl<T: Element, A: Access> Region<T, A> {
         self.span
     }
 
+    #[inline]
+    pub(crate) fn as_span(&self) -> &Span {
+        &self.span
+    }
+
     /// Number of elements.
     #[must_use]
     #[inline]

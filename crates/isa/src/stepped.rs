@@ -5,14 +5,72 @@
 //! until its engine has an answer, so one thread can run thousands of chips in any order it likes.
 
 use crate::{
-    Attribution, CanRead, CanWrite, Compare, Copying, Core, Device, Element, Error, ErrorKind, Notify,
-    PACKET_WORDS, Rank, ReduceOp, Region, Result, Shared, Signal, Sources, Span, Ticket, Tile, Work, pack,
-    packets_for, unpack,
+    Attribution, CanRead, CanWrite, Compare, Contributions, Copying, Core, Counted, Device, Element, Error,
+    ErrorKind, Notify, PACKET_WORDS, Rank, ReduceOp, Region, Result, Shared, Signal, Sources, Span, Ticket,
+    Tile, Work, pack, packets_for, unpack,
 };
 use std::future::{Future, poll_fn};
 use std::panic::Location;
 use std::rc::Rc;
 use std::task::Poll;
+
+/// What is in a tile or in memory, as far as an engine keeps it.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum Payload {
+    /// Nothing is known: only time counts.
+    #[default]
+    Hollow,
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// Where the bytes come from instead of what they are.
+    Origin(Contributions),
+}
+
+impl Payload {
+    fn of<T: Element>(tile: &Tile<T>) -> Payload {
+        match tile.origin() {
+            Some(origin) => Payload::Origin(origin.clone()),
+            None if tile.is_hollow() => Payload::Hollow,
+            None => Payload::Bytes(bytemuck::cast_slice(tile.values()).to_vec()),
+        }
+    }
+
+    fn into_tile<T: Element>(self, len: usize) -> Tile<T> {
+        match self {
+            Payload::Hollow => Tile::hollow(len),
+            Payload::Bytes(bytes) => Tile::new(bytemuck::pod_collect_to_vec(&bytes)),
+            Payload::Origin(origin) => Tile::traced(len, origin),
+        }
+    }
+
+    /// As it lies in packets of `bytes` in all. Origins lie there unpacked: nobody looks between the two.
+    fn packed(self, epoch: i32, bytes: u64) -> Payload {
+        match self {
+            Payload::Hollow => Payload::Hollow,
+            Payload::Bytes(payload) => Payload::Bytes(pack(&payload, epoch)),
+            Payload::Origin(origin) => {
+                let rest = Contributions::of(Counted::NOTHING, 0, bytes.saturating_sub(origin.bytes()));
+                Payload::Origin(origin.replaced(origin.bytes(), &rest))
+            }
+        }
+    }
+
+    /// What was packed: this many bytes.
+    fn unpacked(self, bytes: usize) -> Payload {
+        match self {
+            Payload::Hollow => Payload::Hollow,
+            Payload::Bytes(lines) => Payload::Bytes(unpack(&lines, bytes)),
+            Payload::Origin(origin) => Payload::Origin(origin.slice(0..bytes as u64)),
+        }
+    }
+}
+
+/// What is in a span, in bytes.
+fn span_bytes(span: Span) -> usize {
+    usize::try_from(span.len)
+        .unwrap_or(usize::MAX)
+        .saturating_mul(span.dtype.bytes())
+}
 
 /// What a core is asked to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +95,8 @@ pub enum Instruction {
     Put {
         /// The slot.
         slot: Span,
-        /// The tile's bytes; `None` if it is hollow.
-        bytes: Option<Vec<u8>>,
+        /// What is in the tile.
+        data: Payload,
         /// What says that it is there.
         full: Signal,
         /// The value that it is set to.
@@ -68,8 +126,8 @@ pub enum Instruction {
     Store {
         /// Where to.
         dst: Span,
-        /// The tile's bytes; `None` if it is hollow.
-        bytes: Option<Vec<u8>>,
+        /// What is in the tile.
+        data: Payload,
     },
     /// [`Core::spend`]: arithmetic whose values the core has computed already; only the time is asked for.
     Spend(Work),
@@ -101,23 +159,71 @@ pub enum Instruction {
 pub enum Answer {
     /// It has happened.
     Done,
-    /// The bytes that were read; `None` if this engine keeps no data.
-    Bytes(Option<Vec<u8>>),
+    /// What was read.
+    Loaded(Payload),
     /// A signal's value.
     Value(i32),
     /// It is under way.
     Ticket(Ticket),
-    /// It is under way, and these are the bytes; `None` if this engine keeps no data.
-    Taken(Ticket, Option<Vec<u8>>),
+    /// It is under way, and this is what was read.
+    Taken(Ticket, Payload),
 }
 
+/// Where an instruction comes from: the kernel's own line.
+type At = &'static Location<'static>;
+
 /// Decides when instructions happen, and what they find.
+///
+/// An instruction that can be answered at once is: the kernel goes on without suspending. Otherwise it
+/// suspends until [`answer`](Engine::answer) is ready.
+///
+/// Kernels mostly copy, reduce, notify and wait, millions of times. Each of these has a method of its own, so
+/// that an engine for which that matters need not take a value apart that has just been put together; they are
+/// [`issue`](Engine::issue) unless it says otherwise.
 pub trait Engine {
-    /// Takes an instruction that `core` issues now; the kernel suspends until
-    /// [`answer`](Engine::answer) is ready.
-    fn issue(&self, core: CoreId, instruction: Instruction, at: &'static Location<'static>);
-    /// The answer to the instruction that `core` issued last.
+    /// Takes an instruction that `core` issues now.
+    fn issue(&self, core: CoreId, instruction: Instruction, at: At) -> Poll<Result<Answer>>;
+
+    /// The answer to the instruction that `core` issued last, if that was not answered at once.
     fn answer(&self, core: CoreId) -> Poll<Result<Answer>>;
+
+    /// Takes an [`Instruction::Copy`].
+    fn copy(&self, core: CoreId, dst: &Span, src: &Span, at: At) -> Poll<Result<()>> {
+        let (dst, src) = (*dst, *src);
+        done(self.issue(core, Instruction::Copy { dst, src }, at))
+    }
+
+    /// Takes an [`Instruction::Reduce`].
+    fn reduce(&self, core: CoreId, dst: &Span, sources: &[Span], op: ReduceOp, at: At) -> Poll<Result<()>> {
+        let (dst, sources) = (*dst, sources.to_vec());
+        done(self.issue(core, Instruction::Reduce { dst, sources, op }, at))
+    }
+
+    /// Takes an [`Instruction::Notify`].
+    fn notify(&self, core: CoreId, signal: &Signal, how: Notify, at: At) -> Poll<Result<()>> {
+        let signal = *signal;
+        done(self.issue(core, Instruction::Notify { signal, how }, at))
+    }
+
+    /// Takes an [`Instruction::Wait`].
+    fn wait(
+        &self,
+        core: CoreId,
+        signal: &Signal,
+        (compare, operand): (Compare, i32),
+        at: At,
+    ) -> Poll<Result<i32>> {
+        let wait = Instruction::Wait {
+            signal: *signal,
+            compare,
+            operand,
+        };
+        self.issue(core, wait, at).map(|answer| value(at, &answer?))
+    }
+}
+
+fn done(answer: Poll<Result<Answer>>) -> Poll<Result<()>> {
+    answer.map(|answer| answer.map(drop))
 }
 
 /// An engine's own number for a core.
@@ -153,22 +259,67 @@ impl SteppedCore {
 
     /// Issues an instruction now; what is awaited is only its answer, so that a waiting kernel does not
     /// carry its instruction with it. Call it where it is awaited.
-    fn step(
-        &self,
-        at: &'static Location<'static>,
-        instruction: Instruction,
-    ) -> impl Future<Output = Result<Answer>> {
-        self.engine.issue(self.id, instruction, at);
+    fn step(&self, at: At, instruction: Instruction) -> impl Future<Output = Result<Answer>> {
+        let mut first = self.engine.issue(self.id, instruction, at);
+        poll_fn(move |_| match std::mem::replace(&mut first, Poll::Pending) {
+            Poll::Pending => self.engine.answer(self.id),
+            ready => ready,
+        })
+    }
+
+    /// The answer to an instruction that could not be answered at once.
+    fn answered(&self) -> impl Future<Output = Result<Answer>> {
         poll_fn(|_| self.engine.answer(self.id))
+    }
+}
+
+/// Sources that a reduction mostly has at most: their handles need no allocation.
+const FEW: usize = 4;
+
+impl SteppedCore {
+    /// Checks a reduction and hands it to the engine.
+    fn begin_reduce<T: Element>(
+        &self,
+        dst: &Span,
+        sources: &impl Sources<T>,
+        op: ReduceOp,
+        at: At,
+    ) -> Result<Poll<()>> {
+        let count = sources.count();
+        if count == 0 {
+            return Err(ErrorKind::Failed {
+                message: "a reduction needs at least one source".into(),
+                site: at.into(),
+            }
+            .into());
+        }
+        let (mut few, many);
+        let spans = if count <= FEW {
+            few = [*dst; FEW];
+            for (i, place) in few[..count].iter_mut().enumerate() {
+                *place = sources.source(i);
+            }
+            &few[..count]
+        } else {
+            many = (0..count).map(|i| sources.source(i)).collect::<Vec<Span>>();
+            &many[..]
+        };
+        for source in spans {
+            check_lengths("a source", source.len, dst.len, at)?;
+        }
+        match self.engine.reduce(self.id, dst, spans, op, at) {
+            Poll::Ready(done) => done.map(Poll::Ready),
+            Poll::Pending => Ok(Poll::Pending),
+        }
     }
 }
 
 /// What packets are made of.
 impl SteppedCore {
-    /// The bytes of a span; `None` if this engine keeps no data.
-    async fn bytes(&self, at: &'static Location<'static>, src: Span) -> Result<Option<Vec<u8>>> {
+    /// What is in a span.
+    async fn payload(&self, at: At, src: Span) -> Result<Payload> {
         match self.step(at, Instruction::Load { src }).await? {
-            Answer::Bytes(bytes) => Ok(bytes),
+            Answer::Loaded(payload) => Ok(payload),
             other => Err(unexpected(at, &other)),
         }
     }
@@ -176,12 +327,12 @@ impl SteppedCore {
     /// The payload that a rank has put for `like`, once its signal says so.
     async fn packet_payload(
         &self,
-        at: &'static Location<'static>,
+        at: At,
         like: Span,
         packets: Shared<i64>,
         raised: Signal,
         epoch: i32,
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<Payload> {
         let lines = packet_lines(packets, like)?;
         let wait = Instruction::Wait {
             signal: raised,
@@ -189,24 +340,19 @@ impl SteppedCore {
             operand: epoch,
         };
         value(at, &self.step(at, wait).await?)?;
-        let bytes = usize::try_from(like.len)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(like.dtype.bytes());
-        Ok(self
-            .bytes(at, lines.span())
-            .await?
-            .map(|lines| unpack(&lines, bytes)))
+        let lines = self.payload(at, lines.span()).await?;
+        Ok(lines.unpacked(span_bytes(like)))
     }
 }
 
-fn value(at: &'static Location<'static>, answer: &Answer) -> Result<i32> {
+fn value(at: At, answer: &Answer) -> Result<i32> {
     match answer {
         Answer::Value(value) => Ok(*value),
         other => Err(unexpected(at, other)),
     }
 }
 
-fn unexpected(at: &'static Location<'static>, answer: &Answer) -> Error {
+fn unexpected(at: At, answer: &Answer) -> Error {
     ErrorKind::Failed {
         message: format!("the engine answered {answer:?}, which fits no instruction here"),
         site: at.into(),
@@ -216,13 +362,10 @@ fn unexpected(at: &'static Location<'static>, answer: &Answer) -> Error {
 
 /// As many packets as the data of `like` takes.
 fn packet_lines(packets: Shared<i64>, like: Span) -> Result<Shared<i64>> {
-    let bytes = usize::try_from(like.len)
-        .unwrap_or(usize::MAX)
-        .saturating_mul(like.dtype.bytes());
-    packets.slice(0..packets_for(bytes).saturating_mul(PACKET_WORDS))
+    packets.slice(0..packets_for(span_bytes(like)).saturating_mul(PACKET_WORDS))
 }
 
-fn check_lengths(what: &'static str, got: u64, wanted: u64, at: &'static Location<'static>) -> Result<()> {
+fn check_lengths(what: &'static str, got: u64, wanted: u64, at: At) -> Result<()> {
     if got == wanted {
         return Ok(());
     }
@@ -272,10 +415,9 @@ impl Core for SteppedCore {
         let at = self.attribution.site();
         async move {
             check_lengths("the tile", tile.len() as u64, slot.span().len, at)?;
-            let bytes = (!tile.is_hollow()).then(|| bytemuck::cast_slice(tile.values()).to_vec());
             let put = Instruction::Put {
                 slot: slot.span(),
-                bytes,
+                data: Payload::of(tile),
                 full,
                 value,
             };
@@ -288,10 +430,7 @@ impl Core for SteppedCore {
         let at = self.attribution.site();
         async move {
             match self.step(at, Instruction::Take { slot: slot.span() }).await? {
-                Answer::Taken(ticket, Some(bytes)) => {
-                    Ok((ticket, Tile::new(bytemuck::pod_collect_to_vec(&bytes))))
-                }
-                Answer::Taken(ticket, None) => Ok((ticket, Tile::hollow(slot.len()))),
+                Answer::Taken(ticket, payload) => Ok((ticket, payload.into_tile(slot.len()))),
                 other => Err(unexpected(at, &other)),
             }
         }
@@ -312,15 +451,10 @@ impl Core for SteppedCore {
         let at = self.attribution.site();
         async move {
             check_lengths("the source", src.span().len, dst.span().len, at)?;
-            self.step(
-                at,
-                Instruction::Copy {
-                    dst: dst.span(),
-                    src: src.span(),
-                },
-            )
-            .await
-            .map(drop)
+            match self.engine.copy(self.id, dst.as_span(), src.as_span(), at) {
+                Poll::Ready(done) => done,
+                Poll::Pending => self.answered().await.map(drop),
+            }
         }
     }
 
@@ -333,40 +467,17 @@ impl Core for SteppedCore {
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         async move {
-            let sources: Vec<Span> = (0..sources.count()).map(|i| sources.source(i)).collect();
-            if sources.is_empty() {
-                return Err(ErrorKind::Failed {
-                    message: "a reduction needs at least one source".into(),
-                    site: at.into(),
-                }
-                .into());
+            match self.begin_reduce(dst.as_span(), &sources, op, at)? {
+                Poll::Ready(()) => Ok(()),
+                Poll::Pending => self.answered().await.map(drop),
             }
-            for source in &sources {
-                check_lengths("a source", source.len, dst.span().len, at)?;
-            }
-            self.step(
-                at,
-                Instruction::Reduce {
-                    dst: dst.span(),
-                    sources,
-                    op,
-                },
-            )
-            .await
-            .map(drop)
         }
     }
 
     #[track_caller]
     fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
         let at = self.attribution.site();
-        async move {
-            let bytes = self.bytes(at, src.span()).await?;
-            Ok(bytes.map_or_else(
-                || Tile::hollow(src.len()),
-                |bytes| Tile::new(bytemuck::pod_collect_to_vec(&bytes)),
-            ))
-        }
+        async move { Ok(self.payload(at, src.span()).await?.into_tile(src.len())) }
     }
 
     #[track_caller]
@@ -378,16 +489,8 @@ impl Core for SteppedCore {
         let at = self.attribution.site();
         async move {
             check_lengths("the tile", tile.len() as u64, dst.span().len, at)?;
-            let bytes = (!tile.is_hollow()).then(|| bytemuck::cast_slice(tile.values()).to_vec());
-            self.step(
-                at,
-                Instruction::Store {
-                    dst: dst.span(),
-                    bytes,
-                },
-            )
-            .await
-            .map(drop)
+            let (dst, data) = (dst.span(), Payload::of(tile));
+            self.step(at, Instruction::Store { dst, data }).await.map(drop)
         }
     }
 
@@ -406,18 +509,10 @@ impl Core for SteppedCore {
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         async move {
-            let payload = self.bytes(at, src.span()).await?;
-            let lines = packet_lines(packets, src.span())?;
-            let bytes = payload.map(|payload| pack(&payload, epoch));
-            self.step(
-                at,
-                Instruction::Store {
-                    dst: lines.span(),
-                    bytes,
-                },
-            )
-            .await
-            .map(drop)
+            let payload = self.payload(at, src.span()).await?;
+            let dst = packet_lines(packets, src.span())?.span();
+            let data = payload.packed(epoch, span_bytes(dst) as u64);
+            self.step(at, Instruction::Store { dst, data }).await.map(drop)
         }
     }
 
@@ -431,18 +526,9 @@ impl Core for SteppedCore {
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         async move {
-            let bytes = self
-                .packet_payload(at, dst.span(), packets, raised, epoch)
-                .await?;
-            self.step(
-                at,
-                Instruction::Store {
-                    dst: dst.span(),
-                    bytes,
-                },
-            )
-            .await
-            .map(drop)
+            let dst = dst.span();
+            let data = self.packet_payload(at, dst, packets, raised, epoch).await?;
+            self.step(at, Instruction::Store { dst, data }).await.map(drop)
         }
     }
 
@@ -460,57 +546,67 @@ impl Core for SteppedCore {
         async move {
             check_lengths("my part", mine.span().len, dst.span().len, at)?;
             let mut sum: Option<Vec<T::Wide>> = None;
+            let mut origin: Option<Contributions> = None;
             let mut hollow = false;
             for rank in (0..packets.ranks()).map(Rank) {
-                let bytes = if rank == packets.me() {
-                    self.bytes(at, mine.span()).await?
+                let payload = if rank == packets.me() {
+                    self.payload(at, mine.span()).await?
                 } else {
                     self.packet_payload(at, dst.span(), packets.on(rank)?, raised.on(rank)?, epoch)
                         .await?
                 };
-                hollow |= bytes.is_none();
-                let next = bytemuck::pod_collect_to_vec::<u8, T>(&bytes.unwrap_or_default());
-                sum = Some(match sum {
-                    None => next.into_iter().map(Element::widen).collect(),
-                    Some(sum) => sum
-                        .into_iter()
-                        .zip(next)
-                        .map(|(a, b)| T::combine(op, a, b.widen()))
-                        .collect(),
-                });
+                match payload {
+                    Payload::Hollow => hollow = true,
+                    Payload::Origin(next) => {
+                        origin = Some(origin.map_or(next.clone(), |sum| sum.plus(&next)));
+                    }
+                    Payload::Bytes(bytes) => {
+                        let next = bytemuck::pod_collect_to_vec::<u8, T>(&bytes).into_iter();
+                        sum = Some(match sum {
+                            None => next.map(Element::widen).collect(),
+                            Some(sum) => sum
+                                .into_iter()
+                                .zip(next)
+                                .map(|(a, b)| T::combine(op, a, b.widen()))
+                                .collect(),
+                        });
+                    }
+                }
             }
             let sources = packets.ranks() as usize;
             let finish = |wide| T::narrow(T::finish(op, wide, sources));
-            let values: Vec<T> = sum.unwrap_or_default().into_iter().map(finish).collect();
-            let bytes = (!hollow).then(|| bytemuck::cast_slice(&values).to_vec());
-            self.step(
-                at,
-                Instruction::Store {
-                    dst: dst.span(),
-                    bytes,
-                },
-            )
-            .await
-            .map(drop)
+            let data = match (origin, sum) {
+                _ if hollow => Payload::Hollow,
+                (Some(origin), _) => Payload::Origin(origin),
+                (None, sum) => {
+                    let values: Vec<T> = sum.unwrap_or_default().into_iter().map(finish).collect();
+                    Payload::Bytes(bytemuck::cast_slice(&values).to_vec())
+                }
+            };
+            let dst = dst.span();
+            self.step(at, Instruction::Store { dst, data }).await.map(drop)
         }
     }
 
     #[track_caller]
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        async move { self.step(at, Instruction::Notify { signal, how }).await.map(drop) }
+        async move {
+            match self.engine.notify(self.id, &signal, how, at) {
+                Poll::Ready(done) => done,
+                Poll::Pending => self.answered().await.map(drop),
+            }
+        }
     }
 
     #[track_caller]
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
         let at = self.attribution.site();
         async move {
-            let wait = Instruction::Wait {
-                signal,
-                compare,
-                operand,
-            };
-            value(at, &self.step(at, wait).await?)
+            match self.engine.wait(self.id, &signal, (compare, operand), at) {
+                Poll::Ready(value) => value,
+                Poll::Pending => value(at, &self.answered().await?),
+            }
         }
     }
 

@@ -2,18 +2,21 @@
 //!
 //! The arithmetic is here, once, for all platforms: what a core adds to it is only time.
 
-use crate::{Element, Error, ErrorKind, Float, ReduceOp, Result, Site};
+use crate::{Contributions, Counted, Element, Error, ErrorKind, Float, ReduceOp, Result, Site};
 
 /// Elements that one core works on: rows and columns. Private to it: nobody else can see or change them.
 ///
 /// What is loaded is one row; [`shaped`](Tile::shaped) says otherwise. A tile may be *hollow*: a simulation
-/// that computes only time has shapes but no values.
+/// that computes only time has shapes but no values. One that proves where results come from has [`Contributions`]
+/// instead; loading, slicing, replacing and combining element by element keep them, other arithmetic does not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tile<T> {
     /// Row by row; empty if hollow.
     values: Vec<T>,
     rows: usize,
     columns: usize,
+    /// Of a hollow tile, where its bytes come from, if that is known.
+    origin: Option<Box<Contributions>>,
 }
 
 impl<T: Element> Tile<T> {
@@ -24,6 +27,7 @@ impl<T: Element> Tile<T> {
             rows: 1,
             columns: values.len(),
             values,
+            origin: None,
         }
     }
 
@@ -34,7 +38,44 @@ impl<T: Element> Tile<T> {
             rows: 1,
             columns: len,
             values: Vec::new(),
+            origin: None,
         }
+    }
+
+    /// A tile of one row that has no values, of which it is known where they come from.
+    #[must_use]
+    pub fn traced(len: usize, origin: Contributions) -> Tile<T> {
+        Tile {
+            origin: Some(Box::new(origin)),
+            ..Tile::hollow(len)
+        }
+    }
+
+    /// Where the bytes of a hollow tile come from, if that is known.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Contributions> {
+        self.origin.as_deref()
+    }
+
+    /// Where its bytes come from, whatever it is: values are nobody's input.
+    fn contributions(&self) -> std::borrow::Cow<'_, Contributions> {
+        use std::borrow::Cow;
+        let bytes = byte_count::<T>(self.len());
+        match self.origin() {
+            Some(origin) => Cow::Borrowed(origin),
+            None if self.is_hollow() => Cow::Owned(Contributions::of(Counted::UNKNOWN, 0, bytes)),
+            None => Cow::Owned(Contributions::of(Counted::NOTHING, 0, bytes)),
+        }
+    }
+
+    /// The origin of what hollow tiles are combined into; `None` if nothing is known of any.
+    fn combined(tiles: &[&Tile<T>]) -> Option<Box<Contributions>> {
+        if tiles.iter().all(|tile| tile.origin.is_none()) {
+            return None;
+        }
+        let all: Vec<_> = tiles.iter().map(|tile| tile.contributions()).collect();
+        let all: Vec<&Contributions> = all.iter().map(std::convert::AsRef::as_ref).collect();
+        Some(Box::new(Contributions::sum(&all)))
     }
 
     /// Zeros.
@@ -44,6 +85,7 @@ impl<T: Element> Tile<T> {
             values: vec![T::zeroed(); rows.saturating_mul(columns)],
             rows,
             columns,
+            origin: None,
         }
     }
 
@@ -134,7 +176,12 @@ impl<T: Element> Tile<T> {
             .into());
         }
         Ok(if self.is_hollow() {
-            Tile::hollow(range.len())
+            let bytes = byte_count::<T>(range.start)..byte_count::<T>(range.end);
+            let origin = self.origin.as_ref().map(|origin| origin.slice(bytes));
+            Tile {
+                origin: origin.map(Box::new),
+                ..Tile::hollow(range.len())
+            }
         } else {
             Tile::new(self.values[range].to_vec())
         })
@@ -156,7 +203,14 @@ impl<T: Element> Tile<T> {
             }
             .into());
         }
+        if with.is_empty() {
+            return Ok(());
+        }
         if self.is_hollow() || with.is_hollow() {
+            if self.origin.is_some() || with.origin.is_some() {
+                let (mine, theirs) = (self.contributions(), with.contributions());
+                self.origin = Some(Box::new(mine.replaced(byte_count::<T>(start), &theirs)));
+            }
             self.values = Vec::new();
         } else {
             self.values[start..end].copy_from_slice(&with.values);
@@ -180,7 +234,10 @@ impl<T: Element> Tile<T> {
             return Err(first.mismatch("a tile", other.rows, other.columns));
         }
         if tiles.iter().any(|tile| tile.is_hollow()) {
-            return Ok(first.like(Vec::new()));
+            return Ok(Tile {
+                origin: Tile::combined(tiles),
+                ..first.like(Vec::new())
+            });
         }
         let fold = |i: usize| {
             let wide = rest.iter().fold(first.values[i].widen(), |acc, next| {
@@ -200,7 +257,13 @@ impl<T: Element> Tile<T> {
     /// [`ErrorKind::ShapeMismatch`] otherwise.
     #[track_caller]
     pub fn combine(&self, other: &Tile<T>, op: ReduceOp) -> Result<Tile<T>> {
-        self.zip(other, |a, b| T::finish(op, T::combine(op, a, b), 2))
+        let combined = self.zip(other, |a, b| T::finish(op, T::combine(op, a, b), 2))?;
+        let same = (other.rows, other.columns) == (self.rows, self.columns);
+        let origin = (combined.is_hollow() && same).then(|| Tile::combined(&[self, other]));
+        Ok(Tile {
+            origin: origin.flatten(),
+            ..combined
+        })
     }
 
     #[track_caller]
@@ -250,6 +313,7 @@ impl<T: Element> Tile<T> {
             values,
             rows: self.rows,
             columns: 1,
+            origin: None,
         }
     }
 
@@ -267,6 +331,7 @@ impl<T: Element> Tile<T> {
             values,
             rows: self.rows,
             columns: self.columns,
+            origin: None,
         }
     }
 
@@ -276,6 +341,7 @@ impl<T: Element> Tile<T> {
             values,
             rows: self.rows,
             columns: self.columns,
+            origin: None,
         }
     }
 
@@ -361,6 +427,7 @@ impl<T: Float> Tile<T> {
         let mut acc = acc;
         if acc.is_hollow() || a.is_hollow() || b.is_hollow() {
             acc.values = Vec::new();
+            acc.origin = None;
         } else {
             product(
                 &mut acc.values,
@@ -373,10 +440,31 @@ impl<T: Float> Tile<T> {
     }
 }
 
+fn byte_count<T>(elements: usize) -> u64 {
+    (elements * size_of::<T>()) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::product;
+
+    #[test]
+    fn origins_are_kept_by_what_moves_and_combines_and_lost_by_other_arithmetic() {
+        let input = |member| Tile::<f32>::traced(4, Contributions::input(member, 0, 16));
+        let sum = Tile::fold(&[&input(0), &input(1)], ReduceOp::Sum).unwrap();
+        let mut both = Tile::<f32>::zeros(1, 8);
+        both.replace(4, &sum).unwrap();
+        let wanted = Contributions::of(Counted::once(0..2), 0, 16);
+        assert_eq!(both.slice(4..8).unwrap().origin(), Some(&wanted));
+        let nobody = Contributions::of(Counted::NOTHING, 0, 16);
+        assert_eq!(both.slice(0..4).unwrap().origin(), Some(&nobody));
+        let constant = sum.combine(&Tile::new(vec![1.0; 4]), ReduceOp::Sum).unwrap();
+        assert_eq!(constant.origin(), Some(&wanted), "a constant is nobody's input");
+        assert_eq!(sum.scale(0.5, 0.0).origin(), None);
+        let lost = sum.combine(&Tile::hollow(4), ReduceOp::Sum).unwrap();
+        assert_eq!(lost.origin(), Some(&Contributions::of(Counted::UNKNOWN, 0, 16)));
+    }
 
     fn tile(rows: usize, columns: usize, values: &[f32]) -> Tile<f32> {
         Tile::new(values.to_vec()).shaped(rows, columns).unwrap()

@@ -204,7 +204,7 @@ fn broadcasts_by_chain_and_by_tree() {
 fn a_torus_dimension_by_dimension() {
     let s = 64_000usize;
     let torus = topology(&format!("network: {{kind: torus, dims: [4, 4, 4], {WIRE}}}"));
-    let t = timed(&torus, s, s, |core, d| async move {
+    let t = timed(&torus, s, 3 * s, |core, d| async move {
         by_dimensions(&core, d, &[(1, 4), (4, 4), (16, 4)]).await
     });
     assert_eq!(t, 2 * 9 * A + 2 * 63 * s as u64 / 64 * B);
@@ -219,7 +219,7 @@ fn a_hierarchy_inside_then_between() {
   - {name: inside, kind: ring, size: 4, bandwidth: 10 GB/s, latency: 1 us}
 ",
     );
-    let t = timed(&nodes, s, s, move |core, d| async move {
+    let t = timed(&nodes, s, 2 * s, move |core, d| async move {
         by_dimensions(&core, d, &[(1, m), (m, g)]).await
     });
     let s = s as u64;

@@ -1,12 +1,14 @@
 //! One collective on a machine: memory, kernels, time, and whether the data is right.
 
 use super::neighbours::{Neighbours, QueueSettings};
+use super::prove::{Faults, expected};
 use super::way::Way;
 use crate::bench::Collective;
 use crate::bench::verify::Pattern;
 use ringwork::collectives::{Algorithm, Team, kernels};
 use ringwork::isa::{
-    Arg, Argument, Barrier, Dtype, Element, In, Out, Rank, ReduceOp, Segment, Signals, Span, Task, with_dtype,
+    Arg, Argument, Barrier, Contributions, Dtype, Element, In, Out, Rank, ReduceOp, Segment, Signals, Span,
+    Task, with_dtype,
 };
 use ringwork::native::{memory::available_bytes, registry};
 use ringwork::runtime::Interrupter;
@@ -28,8 +30,10 @@ pub(crate) struct Call {
     /// The memory that windows and data are in, by number.
     pub(crate) memory: usize,
     pub(crate) queues: QueueSettings,
-    /// Compute time alone.
+    /// Compute time alone: there are no bytes.
     pub(crate) timing_only: bool,
+    /// Instead of bytes, track where they come from.
+    pub(crate) prove: bool,
 }
 
 /// What it would take.
@@ -115,6 +119,7 @@ impl<'a, T: Element> Run<'a, T> {
         });
         let options = Options {
             timing_only: call.timing_only,
+            prove: call.prove,
             ..Options::default()
         };
         let mut run = Run {
@@ -161,6 +166,10 @@ impl<'a, T: Element> Run<'a, T> {
     fn at(&self, before: &[usize]) -> u64 {
         let room = |count: &usize| ((*count * T::DTYPE.bytes()) as u64).next_multiple_of(CELL_BYTES);
         self.cells * CELL_BYTES + before.iter().map(room).sum::<u64>()
+    }
+
+    fn bytes(&self, elements: usize) -> u64 {
+        (elements * T::DTYPE.bytes()) as u64
     }
 
     fn stride(&self) -> u64 {
@@ -253,7 +262,11 @@ impl<'a, T: Element> Run<'a, T> {
         let pattern = self.call.pattern();
         let mut tasks = Vec::new();
         for rank in 0..self.call.ranks {
-            if !self.call.timing_only {
+            if self.call.prove {
+                let input = Contributions::input(rank, 0, self.bytes(self.send));
+                let at = self.stride() * u64::from(rank) + self.at(&[self.scratch]);
+                self.machine.set_origin(SEGMENT, at, &input).map_err(because)?;
+            } else if !self.call.timing_only {
                 let values: Vec<T> = (0..self.send).map(|i| pattern.input(rank as usize, i)).collect();
                 let at = self.stride() * u64::from(rank) + self.at(&[self.scratch]);
                 let bytes = bytemuck::cast_slice(&values);
@@ -273,12 +286,31 @@ impl<'a, T: Element> Run<'a, T> {
             heard(self.machine.events(), self.machine.now_ps());
         }
         self.machine.run().map_err(because)?;
-        if !self.call.timing_only {
+        if self.call.prove {
+            self.check_origins()?;
+        } else if !self.call.timing_only {
             self.check(&pattern)?;
         }
         // Credits may still be on their way when the last task is over.
         let ends = tasks.into_iter().filter_map(|task| self.machine.outcome(task));
         self.predict(ends.map(|outcome| outcome.end_ps).max().unwrap_or(0))
+    }
+
+    /// Where every byte of every rank comes from.
+    fn check_origins(&self) -> Result<(), Failure> {
+        let mut faults = Faults::default();
+        for rank in 0..self.call.ranks {
+            let (send, recv) = (self.bytes(self.send), self.bytes(self.recv));
+            let Some(expected) = expected(self.call, rank, send, recv) else {
+                continue;
+            };
+            let at = self.stride() * u64::from(rank) + self.at(&[self.scratch, self.send]);
+            let origin = self.machine.origin(SEGMENT, at, recv).map_err(because)?;
+            faults.add(rank, &origin.differences(&expected), T::DTYPE.bytes() as u64);
+        }
+        faults
+            .why(self.call)
+            .map_or(Ok(()), |why| Err(Failure::Because(why)))
     }
 
     /// Every value of every rank.
@@ -361,6 +393,46 @@ mod tests {
             memory: 0,
             queues: QueueSettings::default(),
             timing_only: false,
+            prove: false,
+        }
+    }
+
+    #[test]
+    fn a_proof_finds_what_was_put_in_the_way() {
+        let topology = Topology::preset("ring-3").unwrap();
+        for collective in [
+            Collective::AllReduce,
+            Collective::AllGather,
+            Collective::ReduceScatter,
+            Collective::Broadcast,
+            Collective::Reduce,
+            Collective::AllToAll,
+            Collective::Gather,
+            Collective::Scatter,
+        ] {
+            let call = Call {
+                timing_only: true,
+                prove: true,
+                ..call(collective)
+            };
+            let stop = Interrupter::new().unwrap();
+            call.simulate(&topology, &stop, &|_, _| {}).ok().unwrap();
+            // Nothing ran: every rank with a result lacks all of it.
+            let run = Run::<f32>::new(&call, &topology).ok().unwrap();
+            let Err(Failure::Because(why)) = run.check_origins() else {
+                panic!("{collective}: an empty result was taken for a right one");
+            };
+            assert!(why.contains("rank 0, elements 0.."), "{why}");
+            assert!(why.contains("lacks the input of rank 0"), "{why}");
+            // One element of rank 0's result from elsewhere.
+            let at = run.at(&[run.scratch, run.send]);
+            let right = expected(&call, 0, run.bytes(run.send), run.bytes(run.recv)).unwrap();
+            let wrong = right.replaced(4, &Contributions::input(2, 1000, 4));
+            run.machine.set_origin(SEGMENT, at, &wrong).unwrap();
+            let Err(Failure::Because(why)) = run.check_origins() else {
+                panic!("{collective}: a wrong element was not noticed");
+            };
+            assert!(why.contains("rank 0, elements 1..2: "), "{why}");
         }
     }
 

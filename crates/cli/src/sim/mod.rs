@@ -3,6 +3,7 @@
 mod call;
 mod ccl;
 mod neighbours;
+mod prove;
 mod question;
 mod report;
 mod row;
@@ -31,13 +32,14 @@ use way::Ways;
     after_help = "\
 Sizes are nccl-tests': bytes per rank for all_reduce, broadcast and reduce; all ranks' bytes for the others. \
 `of bound` is the least that any algorithm could take, in percent of the time predicted. Every value of every rank \
-is checked unless --timing-only; no prediction may be below the bound.
+is checked unless --timing-only; with --prove, every input is shown to be counted exactly once. No prediction may be below the bound.
 
 Rows are printed as they are known; Ctrl-C keeps them.
 
 Examples:
   ringwork sim all_reduce --topology h100x8
   ringwork sim all_reduce --topology torus-8x8x8 --algo ring -b 1M -e 1G --timing-only
+  ringwork sim all_reduce --topology torus-16x16x16 --algo torus -b 64K -e 64K --prove
   ringwork sim all --topology mine.yaml --ccl ccl.yaml --plot curves.html
   ringwork sim sweep bandwidths.yaml --csv=rows.csv"
 )]
@@ -78,6 +80,10 @@ pub(crate) struct SimArguments {
     /// Compute time alone: memory has sizes and no bytes, and nothing is verified
     #[arg(long)]
     timing_only: bool,
+    /// Prove instead of computing: track whose inputs every element is made of, and from which place of them; large
+    /// machines fit
+    #[arg(long, conflicts_with = "timing_only")]
+    prove: bool,
     #[command(flatten)]
     output: OutputArguments,
 }

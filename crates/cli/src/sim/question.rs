@@ -122,7 +122,8 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
                     .or_else(|| ccl.scratch(of)),
                 memory: ccl.memory(of, &topology)?,
                 queues: ccl.queues(of, &topology)?,
-                timing_only: arguments.timing_only,
+                timing_only: arguments.timing_only || arguments.prove,
+                prove: arguments.prove,
             };
             check_exact(&call)?;
             ways.push((call, topology, sizes(arguments, &ccl, &call)?));

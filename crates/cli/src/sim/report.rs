@@ -1,6 +1,7 @@
 //! What is shown and kept while rows come in: the table, files, curves.
 
 use super::Refused;
+use super::prove::in_words;
 use super::question::{LeftOut, Question};
 use super::row::{self, Row, Stretch};
 use crate::bench::Collective;
@@ -74,7 +75,9 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn introduce(&self, Question { call, topology, .. }: &Question) {
-        let data = if call.timing_only {
+        let data = if call.prove {
+            "each row proved"
+        } else if call.timing_only {
             "time alone"
         } else {
             "data verified on every rank"
@@ -88,6 +91,9 @@ impl<'a> Report<'a> {
     pub(super) fn add(&mut self, row: Row) -> Result<(), Refused> {
         if self.for_people() {
             say!("{}", row::line(&row));
+            if row.call.prove {
+                say!("#   proved: {}", in_words(row.call.collective));
+            }
         }
         self.keep(row)
     }

@@ -103,7 +103,11 @@ impl Row {
             self.percent_of_bound(),
             quoted(link),
             self.prediction.events,
-            if self.call.timing_only { "no" } else { "yes" },
+            match (self.call.prove, self.call.timing_only) {
+                (true, _) => "proved",
+                (false, true) => "no",
+                (false, false) => "yes",
+            },
         )
     }
 
@@ -137,6 +141,7 @@ impl Row {
             "busiest": { "link": link, "bytes": bytes, "percent": load },
             "events": self.prediction.events,
             "verified": !self.call.timing_only,
+            "proved": self.call.prove,
             "simulated_in_ms": self.took.as_secs_f64() * 1e3,
         })
     }

@@ -315,6 +315,7 @@ fn questions(file: &str, text_of_file: &str) -> Result<(Vec<Question>, Vec<LeftO
                             memory: 0,
                             queues: QueueSettings::default(),
                             timing_only,
+                            prove: false,
                         };
                         check_exact(&call)?;
                         questions.push(Question {

@@ -2,7 +2,7 @@
 
 use super::race::{Access, Clock, Race, Shadow};
 use super::schedule::Schedule;
-use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
+use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, Payload, SteppedCore};
 use ringwork_isa::{
     Device, Element, Error, ErrorKind, Notify, Rank, ReduceOp, Result, SIGNAL_STRIDE_BYTES, Segment, Signal,
     Span, Ticket, Waited, with_dtype,
@@ -167,11 +167,17 @@ impl Machine {
 }
 
 impl Engine for Machine {
-    fn issue(&self, core: CoreId, instruction: Instruction, at: &'static Location<'static>) {
+    fn issue(
+        &self,
+        core: CoreId,
+        instruction: Instruction,
+        at: &'static Location<'static>,
+    ) -> Poll<Result<Answer>> {
         let state = &mut *self.0.borrow_mut();
         let before = state.pending[core.0 as usize].replace((instruction, at));
         assert!(before.is_none(), "a core issues one instruction at a time");
         state.consider(core.0 as usize);
+        Poll::Pending
     }
 
     fn answer(&self, core: CoreId) -> Poll<Result<Answer>> {
@@ -179,6 +185,14 @@ impl Engine for Machine {
             Some(answer) => Poll::Ready(answer),
             None => Poll::Pending,
         }
+    }
+}
+
+/// This machine always has bytes.
+fn bytes(data: Payload) -> Vec<u8> {
+    match data {
+        Payload::Bytes(bytes) => bytes,
+        other => panic!("{other:?} where bytes were expected"),
     }
 }
 
@@ -322,18 +336,23 @@ impl State {
                 }
                 return Ok(Answer::Ticket(Ticket(0)));
             }
-            Instruction::Load { src } => return Ok(Answer::Bytes(Some(self.read(rank, &src, at)?))),
-            Instruction::Take { slot } => {
-                return Ok(Answer::Taken(Ticket(0), Some(self.read(rank, &slot, at)?)));
+            Instruction::Load { src } => {
+                return Ok(Answer::Loaded(Payload::Bytes(self.read(rank, &src, at)?)));
             }
-            Instruction::Store { dst, bytes } => self.write(rank, &dst, &bytes.unwrap(), at)?,
+            Instruction::Take { slot } => {
+                return Ok(Answer::Taken(
+                    Ticket(0),
+                    Payload::Bytes(self.read(rank, &slot, at)?),
+                ));
+            }
+            Instruction::Store { dst, data } => self.write(rank, &dst, &bytes(data), at)?,
             Instruction::Put {
                 slot,
-                bytes,
+                data,
                 full,
                 value,
             } => {
-                self.write(rank, &slot, &bytes.unwrap(), at)?;
+                self.write(rank, &slot, &bytes(data), at)?;
                 self.notify(rank, &full, Notify::Set(value), at)?;
             }
             Instruction::Spend(_) | Instruction::Join(_) => {}

@@ -1,5 +1,6 @@
 //! Arrivals: what happens when bytes, notifications and questions get where they were going.
 
+use super::issue::Progress;
 use super::signals::{Waiter, changed};
 use super::state::{Event, Notice, Purpose, Reply, State, Waiting};
 use crate::net::{Flow, Sent, Step};
@@ -95,7 +96,8 @@ impl State {
     }
 
     /// Sends a notification.
-    pub(crate) fn notify(&mut self, core: u32, signal: &Signal, how: Notify) -> Result<bool> {
+    #[inline(always)]
+    pub(crate) fn notify(&mut self, core: u32, signal: &Signal, how: Notify) -> Result<Progress> {
         let (slot, owner) = self.slot(core, signal)?;
         let now = self.now();
         if let Some(QueueSignal::Length) = signal.queue().map(|end| end.signal) {
@@ -104,58 +106,46 @@ impl State {
             let cell = self.signals.change(slot, how, (rank, now));
             let (segment, offset, value) = (cell.segment, cell.offset, cell.value);
             self.memory.set_word(segment, offset, value);
-            self.reply(core, now, Reply::Done);
-            return Ok(true);
+            return Ok(Progress::Done);
         }
         let bytes = self.notice_bytes(signal);
         let state = self.core(core);
+        let (rank, oldest) = (state.rank, state.oldest);
         let notice = Notice {
             core,
             slot,
             how,
-            after: state.oldest + state.inflight.len() as u64,
+            after: oldest + state.inflight.len() as u64,
             floor_ps: state.floor_ps.max(now),
             issued_ps: now,
-            rank: state.rank,
+            rank,
         };
-        let rank = state.rank;
-        let mut path = std::mem::take(&mut self.path);
-        path.clear();
-        self.route(rank, owner, &mut path);
-        let sent = match path.as_slice() {
-            [] => Sent::Final {
-                injected_ps: now,
-                arrival_ps: now,
-            },
-            path => self.network.send(now, now, path, bytes),
-        };
-        self.path = path;
+        let sent = self.send_between(now, rank, owner, bytes);
         let visible = match sent {
             Sent::Booked { flow, .. } => {
                 self.core(core).unseen.push((slot, how));
                 let index = self.keep(notice);
                 self.set_purpose(flow, Purpose::Notify(index));
-                self.reply(core, now, Reply::Done);
-                return Ok(true);
+                return Ok(Progress::Done);
             }
             Sent::Final { arrival_ps, .. } => arrival_ps.max(notice.floor_ps),
         };
         // Changes of one signal by one core stay in their order, also when they become visible together.
-        let behind = self.core(core).unseen.iter().any(|unseen| unseen.0 == slot);
-        let at_once = visible <= now && notice.after <= self.core(core).oldest && !behind;
-        if !at_once {
-            self.core(core).unseen.push((slot, how));
+        let state = self.core(core);
+        let behind = state.unseen.iter().any(|unseen| unseen.0 == slot);
+        let early = notice.after > oldest;
+        if visible > now || early || behind {
+            state.unseen.push((slot, how));
         }
         if visible > now || behind {
             let index = self.keep(notice);
             self.queue.push(visible, Event::Signal(index));
-        } else if notice.after > self.core(core).oldest {
-            self.core(core).parked.push(notice);
+        } else if early {
+            state.parked.push(notice);
         } else {
             self.apply(notice);
         }
-        self.reply(core, now, Reply::Done);
-        Ok(true)
+        Ok(Progress::Done)
     }
 
     pub(crate) fn keep(&mut self, notice: Notice) -> u32 {
@@ -188,6 +178,7 @@ impl State {
     }
 
     /// Changes a signal and wakes whoever it satisfies.
+    #[inline(always)]
     fn apply(&mut self, notice: Notice) {
         if let Some(core) = self.cores[notice.core as usize].as_mut()
             && let Some(at) = core.unseen.iter().position(|(slot, _)| *slot == notice.slot)
@@ -213,12 +204,28 @@ impl State {
         while let Some(waiter) = self.signals.cells[slot as usize].waiters.get(index).copied() {
             if waiter.compare.holds(value, waiter.operand) {
                 self.signals.cells[slot as usize].waiters.remove(index);
-                self.inquire(waiter.core);
+                self.satisfied(waiter.core, value, cause);
             } else {
                 index += 1;
             }
         }
-        self.memory.set_word(segment, offset, value);
+        if !self.memory.is_hollow() {
+            self.memory.set_word(segment, offset, value);
+        }
+    }
+
+    /// A core that waits for a signal goes on with this value.
+    #[inline(always)]
+    fn satisfied(&mut self, core: u32, value: i32, cause: (u32, u64)) {
+        let now = self.now();
+        let state = self.cores[core as usize].as_mut().expect("a core that waits");
+        let Some(waiting) = &state.waiting else {
+            return;
+        };
+        let end = now + waiting.back_ps;
+        self.trace.waited(state.row, end, cause, waiting);
+        state.waiting = None;
+        self.reply(core, end, Reply::Value(value));
     }
 
     /// A question has reached the signal's owner.
@@ -226,52 +233,50 @@ impl State {
         self.inquire(core);
     }
 
-    /// Looks at the signal a core waits for.
+    /// Looks at the signal a core waits for, and lets it go on if that says so.
     pub(crate) fn inquire(&mut self, core: u32) {
         let Some(waiting) = self.core(core).waiting else {
             return;
         };
-        let Waiting {
-            slot,
-            wanted,
-            since_ps,
-            back_ps,
-            signal,
-        } = waiting;
-        let (mut value, cause) = (
-            self.signals.cells[slot as usize].value,
-            self.signals.cells[slot as usize].cause,
-        );
-        if wanted.is_none() {
+        match self.look(core, &waiting) {
+            Some(value) => {
+                let cause = self.signals.cells[waiting.slot as usize].cause;
+                self.satisfied(core, value, cause);
+            }
+            None => self.await_change(core, &waiting),
+        }
+    }
+
+    /// A signal's value, if it is what is waited for.
+    #[inline(always)]
+    pub(crate) fn look(&mut self, core: u32, waiting: &Waiting) -> Option<i32> {
+        let mut value = self.signals.cells[waiting.slot as usize].value;
+        let Some((compare, operand)) = waiting.wanted else {
             // A kernel sees its own notifications in program order, whatever they still wait for. (One that
             // waits for its own gets there too, later.)
             for (of, how) in &self.core(core).unseen {
-                if *of == slot {
+                if *of == waiting.slot {
                     value = changed(value, *how);
                 }
             }
-        }
-        if let Some((compare, operand)) = wanted
-            && !compare.holds(value, operand)
-        {
-            if !self.alarms.is_empty() && self.tell(core) {
-                return;
-            }
-            self.signals.cells[slot as usize].waiters.push(Waiter {
-                core,
-                compare,
-                operand,
-            });
+            return Some(value);
+        };
+        compare.holds(value, operand).then_some(value)
+    }
+
+    /// Lets a core wait until the signal changes, unless its domain was given up.
+    #[inline(always)]
+    pub(crate) fn await_change(&mut self, core: u32, waiting: &Waiting) {
+        let Some((compare, operand)) = waiting.wanted else {
+            return;
+        };
+        if !self.alarms.is_empty() && self.tell(core) {
             return;
         }
-        let (now, row) = (self.now(), self.core(core).row);
-        let state = self.core(core);
-        state.waiting = None;
-        let end = now + back_ps;
-        if wanted.is_some() {
-            let what = || format!("signal {} of rank {}", signal.index(), signal.rank());
-            self.trace.wait(row, (since_ps, end), cause, what);
-        }
-        self.reply(core, end, Reply::Value(value));
+        self.signals.cells[waiting.slot as usize].waiters.push(Waiter {
+            core,
+            compare,
+            operand,
+        });
     }
 }

@@ -19,54 +19,113 @@
 use super::memory::Located;
 use super::state::{Event, Recent, Reply, State, Until, Waiting};
 use crate::time::Ps;
-use ringwork_isa::stepped::{Answer, Instruction};
-use ringwork_isa::{Dtype, ErrorKind, ReduceOp, Result, Signal, Site, Span};
+use ringwork_isa::stepped::{Answer, Instruction, Payload};
+use ringwork_isa::{Compare, Dtype, ErrorKind, ReduceOp, Result, Signal, Site, Span};
 use std::panic::Location;
+use std::task::Poll;
 
 /// Peeks at one instant that cost nothing; more mean that a kernel polls.
 const FREE_PEEKS: u32 = 64;
 /// What polling costs after that.
 const POLL_PS: Ps = 50_000;
 
+/// How far an instruction has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It is answered.
+    Done,
+    /// It is answered with a signal's value.
+    Value(i32),
+    /// The core has its answer, or will get it with an event.
+    Later,
+    /// Memory or a DMA queue is in the way: it has to be tried again.
+    Again,
+}
+
 impl State {
     /// Takes an instruction; the answer is either there at once, or comes with an event.
-    pub(crate) fn issue(&mut self, core: u32, instruction: Instruction, at: &'static Location<'static>) {
+    pub(crate) fn issue(
+        &mut self,
+        core: u32,
+        instruction: Instruction,
+        at: &'static Location<'static>,
+    ) -> Poll<Result<Answer>> {
         self.core(core).at = Some(at);
-        if !self.execute(core, &instruction) {
-            self.core(core).stalled = Some(Box::new(instruction));
-        }
+        let progress = self.execute(core, &instruction);
+        self.begun(core, progress, || instruction)
+    }
+
+    /// Goes on from how far an instruction got when it was issued.
+    #[inline(always)]
+    pub(crate) fn begun(
+        &mut self,
+        core: u32,
+        progress: Result<Progress>,
+        instruction: impl FnOnce() -> Instruction,
+    ) -> Poll<Result<Answer>> {
         self.schedule_wakes();
+        match progress {
+            Ok(Progress::Done) => Poll::Ready(Ok(Answer::Done)),
+            Ok(Progress::Value(value)) => Poll::Ready(Ok(Answer::Value(value))),
+            Ok(Progress::Later) => self.answer(core),
+            Ok(Progress::Again) => {
+                self.core(core).stalled = Some(Box::new(instruction()));
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// The answer that a core may see now.
+    #[inline]
+    pub(crate) fn answer(&mut self, core: u32) -> Poll<Result<Answer>> {
+        let core = self.core(core);
+        if !core.open {
+            return Poll::Pending;
+        }
+        match std::mem::take(&mut core.answer) {
+            Reply::None => Poll::Pending,
+            Reply::Done => Poll::Ready(Ok(Answer::Done)),
+            Reply::Value(value) => Poll::Ready(Ok(Answer::Value(value))),
+            Reply::Other(other) => Poll::Ready(*other),
+        }
     }
 
     /// Tries an instruction again that had to wait for memory or a DMA queue.
     pub(crate) fn retry(&mut self, core: u32) {
-        if let Some(instruction) = self.core(core).stalled.take()
-            && !self.execute(core, &instruction)
-        {
-            self.core(core).stalled = Some(instruction);
+        let Some(instruction) = self.core(core).stalled.take() else {
+            return;
+        };
+        let now = self.now();
+        match self.execute(core, &instruction) {
+            Ok(Progress::Done) => self.reply(core, now, Reply::Done),
+            Ok(Progress::Value(value)) => self.reply(core, now, Reply::Value(value)),
+            Ok(Progress::Later) => {}
+            Ok(Progress::Again) => self.core(core).stalled = Some(instruction),
+            Err(error) => self.reply(core, now, Reply::Other(Box::new(Err(error)))),
         }
     }
 
-    /// Does what it can; `false` if the core has to try again.
-    fn execute(&mut self, core: u32, instruction: &Instruction) -> bool {
-        let done = match instruction {
+    /// Does what it can.
+    fn execute(&mut self, core: u32, instruction: &Instruction) -> Result<Progress> {
+        match instruction {
             Instruction::Copy { dst, src } => self.copy(core, dst, src),
             Instruction::CopyAsync { dst, src } => self.copy_async(core, dst, src),
             Instruction::Join(ticket) => self.join(core, *ticket),
             Instruction::Put {
                 slot,
-                bytes,
+                data,
                 full,
                 value,
-            } => self.put(core, slot, bytes.as_deref(), (full, *value)),
+            } => self.put(core, slot, data, (full, *value)),
             Instruction::Take { slot } => self.take(core, slot),
             Instruction::Reduce { dst, sources, op } => self.reduce(core, dst, sources, *op),
             Instruction::Load { src } => self.load(core, src),
-            Instruction::Store { dst, bytes } => self.store(core, dst, bytes.as_deref()),
+            Instruction::Store { dst, data } => self.store(core, dst, data),
             Instruction::Spend(work) => {
                 let end = self.compute(core, *work);
                 self.reply(core, end, Reply::Done);
-                Ok(true)
+                Ok(Progress::Later)
             }
             Instruction::Notify { signal, how } => self.notify(core, signal, *how),
             Instruction::Wait {
@@ -75,12 +134,7 @@ impl State {
                 operand,
             } => self.wait(core, signal, Some((*compare, *operand))),
             Instruction::Peek { signal } => self.wait(core, signal, None),
-        };
-        done.unwrap_or_else(|error| {
-            self.core(core).answer = Reply::Other(Box::new(Err(error)));
-            self.open(core);
-            true
-        })
+        }
     }
 
     fn site(&mut self, core: u32) -> Site {
@@ -110,7 +164,7 @@ impl State {
         not_mapped.into()
     }
 
-    #[inline]
+    #[inline(always)]
     fn refuse_overlap(&mut self, core: u32, dst: &Located, sources: &[Located]) -> Result<()> {
         let bad = sources
             .iter()
@@ -126,12 +180,20 @@ impl State {
     }
 
     /// Whether this memory is free of the core's own posted transfers. If not, the core will try again.
+    #[inline(always)]
     fn clear(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
         let now = self.now();
         let state = self.core(core);
-        if state.posted.is_empty() {
+        if state.posted_until_ps <= now {
+            state.posted.clear();
             return true;
         }
+        self.clear_of_posted(core, reads, write)
+    }
+
+    fn clear_of_posted(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
+        let now = self.now();
+        let state = self.core(core);
         let oldest = state.oldest;
         let inflight = std::mem::take(&mut state.inflight);
         let over = |until: Until| match until {
@@ -145,6 +207,9 @@ impl State {
         state
             .posted
             .retain(|posted| !over(posted.dst.1) || posted.src.is_some_and(|(_, until)| !over(until)));
+        if state.posted.is_empty() {
+            state.posted_until_ps = 0;
+        }
         let mut blocked: Option<Until> = None;
         let mut block = |until: Until| {
             blocked = Some(match (blocked, until) {
@@ -174,15 +239,16 @@ impl State {
         blocked.is_none()
     }
 
-    fn copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<bool> {
-        let begun = self.begin_copy(core, dst, src)?;
-        if begun.is_some() {
-            self.reply(core, self.now(), Reply::Done);
-        }
-        Ok(begun.is_some())
+    #[inline(always)]
+    pub(crate) fn copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<Progress> {
+        Ok(match self.begin_copy(core, dst, src)? {
+            Some(_) => Progress::Done,
+            None => Progress::Again,
+        })
     }
 
     /// Posts a copy, and says when it is over; `None` if the core has to try again.
+    #[inline(always)]
     pub(crate) fn begin_copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<Option<Until>> {
         let (dst, src) = (self.locate(core, dst)?, self.locate(core, src)?);
         self.refuse_overlap(core, &dst, &[src])?;
@@ -198,41 +264,39 @@ impl State {
         Ok(Some(posted.unwrap_or(Until::At(self.now()))))
     }
 
-    fn store(&mut self, core: u32, dst: &Span, bytes: Option<&[u8]>) -> Result<bool> {
+    fn store(&mut self, core: u32, dst: &Span, data: &Payload) -> Result<Progress> {
         let dst = self.locate(core, dst)?;
         if !self.clear(core, &[], Some(&dst)) || !self.post(core, None, dst) {
-            return Ok(false);
+            return Ok(Progress::Again);
         }
-        if let Some(bytes) = bytes {
-            self.memory.store(&dst, bytes);
-        }
-        self.reply(core, self.now(), Reply::Done);
-        Ok(true)
+        self.memory.store(&dst, data);
+        Ok(Progress::Done)
     }
 
-    fn load(&mut self, core: u32, src: &Span) -> Result<bool> {
+    fn load(&mut self, core: u32, src: &Span) -> Result<Progress> {
         let src = self.locate(core, src)?;
         if !self.clear(core, &[src], None) {
-            return Ok(false);
+            return Ok(Progress::Again);
         }
-        let bytes = self.memory.load(&src);
+        let loaded = self.memory.load(&src);
         self.fetch(
             core,
             &[src],
             None,
             0,
-            Reply::Other(Box::new(Ok(Answer::Bytes(bytes)))),
+            Reply::Other(Box::new(Ok(Answer::Loaded(loaded)))),
         );
-        Ok(true)
+        Ok(Progress::Later)
     }
 
-    fn reduce(
+    #[inline(always)]
+    pub(crate) fn reduce(
         &mut self,
         core: u32,
         dst: &Span,
         sources: &[Span],
-        op: ringwork_isa::ReduceOp,
-    ) -> Result<bool> {
+        op: ReduceOp,
+    ) -> Result<Progress> {
         let dtype = dst.dtype;
         let dst = self.locate(core, dst)?;
         let mut located = std::mem::take(&mut self.operands);
@@ -245,6 +309,7 @@ impl State {
         done
     }
 
+    #[inline(always)]
     fn reduce_located(
         &mut self,
         core: u32,
@@ -252,19 +317,19 @@ impl State {
         located: &[Located],
         dtype: Dtype,
         op: ReduceOp,
-    ) -> Result<bool> {
+    ) -> Result<Progress> {
         self.refuse_overlap(core, &dst, located)?;
         if !self.clear(core, located, Some(&dst)) {
-            return Ok(false);
+            return Ok(Progress::Again);
         }
         self.memory.reduce(&dst, located, dtype, op);
         let combine = dst.bytes().saturating_mul(located.len() as u64 - 1);
         self.fetch(core, located, Some(dst), combine, Reply::Done);
-        Ok(true)
+        Ok(Progress::Later)
     }
 
     /// The slot of a signal and the rank that owns it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot(&mut self, core: u32, signal: &Signal) -> Result<(u32, u32)> {
         let (segment, generation) = (signal.segment().0, self.signals.generation());
         let index = usize::from(signal.rank() == signal.holder());
@@ -314,17 +379,19 @@ impl State {
         Ok((slot, owner))
     }
 
-    fn wait(
+    #[inline(always)]
+    pub(crate) fn wait(
         &mut self,
         core: u32,
         signal: &Signal,
-        wanted: Option<(ringwork_isa::Compare, i32)>,
-    ) -> Result<bool> {
+        wanted: Option<(Compare, i32)>,
+    ) -> Result<Progress> {
         let (slot, owner) = self.slot(core, signal)?;
         let (now, rank) = (self.now(), self.core(core).rank);
-        let mut there = self.latency(rank, owner);
-        let back_ps = self.latency(owner, rank);
-        if wanted.is_none() && owner == rank {
+        let (mut there, mut back_ps) = (0, 0);
+        if owner != rank {
+            (there, back_ps) = (self.latency(rank, owner), self.latency(owner, rank));
+        } else if wanted.is_none() {
             let (at, count) = self.core(core).peeks;
             let count = if at == now { count + 1 } else { 1 };
             self.core(core).peeks = (now, count);
@@ -332,18 +399,24 @@ impl State {
                 there = POLL_PS;
             }
         }
-        self.core(core).waiting = Some(Waiting {
+        let waiting = Waiting {
             signal: *signal,
             slot,
             wanted,
             since_ps: now,
             back_ps,
-        });
-        if there == 0 {
-            self.inquire(core);
-        } else {
+        };
+        if there > 0 || back_ps > 0 {
+            self.core(core).waiting = Some(waiting);
             self.queue.push(now + there, Event::Ask(core));
+            return Ok(Progress::Later);
         }
-        Ok(true)
+        // Here, at once: nothing was waited for, and nothing is traced.
+        if let Some(value) = self.look(core, &waiting) {
+            return Ok(Progress::Value(value));
+        }
+        self.core(core).waiting = Some(waiting);
+        self.await_change(core, &waiting);
+        Ok(Progress::Later)
     }
 }

@@ -1,11 +1,14 @@
-//! Memory of a simulated machine: segments of plain bytes, or of none.
+//! Memory of a simulated machine: segments of plain bytes, of none, or of where they come from.
 //!
 //! # Invariants
 //! - **MEM-1 (checked).** Every access is checked against its segment before anything is written.
 //! - **MEM-2 (same bits).** Elements are combined by [`Element`]'s rules only, in the order of the sources.
 
+use super::Options;
 use super::error::SimError;
-use ringwork_isa::{Element, ReduceOp, Segment, Span, with_dtype};
+use super::origins::Origins;
+use ringwork_isa::stepped::Payload;
+use ringwork_isa::{Contributions, Counted, Element, ReduceOp, Segment, Span, with_dtype};
 use std::ops::Range;
 
 /// A segment to be defined.
@@ -62,17 +65,21 @@ const MAX_SEGMENTS: u32 = 1 << 24;
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     segments: Vec<Option<Box<Stored>>>,
+    /// There are no bytes.
     hollow: bool,
+    /// If this machine proves.
+    origins: Option<Origins>,
     /// Bytes in use, by rank and memory.
     used: Vec<u64>,
     kinds: usize,
 }
 
 impl Memory {
-    pub(crate) fn new(hollow: bool, ranks: u32, kinds: usize) -> Memory {
+    pub(crate) fn new(options: Options, ranks: u32, kinds: usize) -> Memory {
         Memory {
             segments: Vec::new(),
-            hollow,
+            hollow: options.timing_only || options.prove,
+            origins: options.prove.then(|| Origins::new(ranks)),
             used: vec![0; ranks as usize * kinds.max(1)],
             kinds: kinds.max(1),
         }
@@ -136,6 +143,9 @@ impl Memory {
                 *used = used.saturating_sub(each);
             }
         }
+        if let Some(origins) = &mut self.origins {
+            origins.release(segment.0);
+        }
     }
 
     #[inline]
@@ -174,24 +184,49 @@ impl Memory {
             .as_deref_mut()
     }
 
-    /// The bytes of a span; `None` without data.
-    pub(crate) fn load(&self, at: &Located) -> Option<Vec<u8>> {
-        self.data(at).map(<[u8]>::to_vec)
+    /// What is in a span, as far as it is kept.
+    pub(crate) fn load(&self, at: &Located) -> Payload {
+        match (&self.origins, self.data(at)) {
+            (Some(origins), _) => Payload::Origin(origins.read(at)),
+            (None, Some(bytes)) => Payload::Bytes(bytes.to_vec()),
+            (None, None) => Payload::Hollow,
+        }
     }
 
-    pub(crate) fn store(&mut self, at: &Located, bytes: &[u8]) {
-        if let Some(place) = self
-            .data_mut(at.segment)
-            .and_then(|data| data.get_mut(at.range()))
+    pub(crate) fn store(&mut self, at: &Located, data: &Payload) {
+        if let Some(origins) = &mut self.origins {
+            // What a kernel made of nothing is nobody's input.
+            let unless_known = match data {
+                Payload::Origin(origin) => return origins.write(at, origin),
+                Payload::Bytes(_) => Counted::NOTHING,
+                Payload::Hollow => Counted::UNKNOWN,
+            };
+            origins.write(at, &Contributions::of(unless_known, 0, at.bytes()));
+        }
+        if let Payload::Bytes(bytes) = data
+            && let Some(place) = self
+                .data_mut(at.segment)
+                .and_then(|data| data.get_mut(at.range()))
         {
             place.copy_from_slice(bytes);
         }
     }
 
+    #[inline]
     pub(crate) fn copy(&mut self, dst: &Located, src: &Located) {
-        if self.hollow || dst == src {
+        if dst == src {
             return;
         }
+        if self.hollow {
+            if let Some(origins) = &mut self.origins {
+                origins.copy(dst, src);
+            }
+            return;
+        }
+        self.copy_bytes(dst, src);
+    }
+
+    fn copy_bytes(&mut self, dst: &Located, src: &Located) {
         if dst.segment == src.segment {
             if let Some(data) = self.data_mut(dst.segment) {
                 data.copy_within(src.range(), dst.range().start);
@@ -208,6 +243,7 @@ impl Memory {
         }
     }
 
+    #[inline]
     pub(crate) fn reduce(
         &mut self,
         dst: &Located,
@@ -216,6 +252,9 @@ impl Memory {
         op: ReduceOp,
     ) {
         if self.hollow {
+            if let Some(origins) = &mut self.origins {
+                origins.reduce(dst, sources);
+            }
             return;
         }
         with_dtype!(dtype, T => self.reduce_as::<T>(dst, sources, op));
@@ -271,6 +310,38 @@ impl Memory {
         {
             bytes.copy_from_slice(bytemuck::bytes_of(&value));
         }
+    }
+
+    /// The host's view of where bytes come from; `None` unless this machine proves.
+    pub(crate) fn host_origins(
+        &mut self,
+        segment: Segment,
+        start: u64,
+        bytes: u64,
+    ) -> Result<Option<(&mut Origins, Located)>, SimError> {
+        let end = start.saturating_add(bytes);
+        let missing = SimError::NotMapped { segment, start, end };
+        let stored = self.get(segment.0).filter(|stored| end <= stored.bytes);
+        let Some(stored) = stored else {
+            return Err(missing);
+        };
+        let each = stored.bytes / (stored.members.len() as u64).max(1);
+        let (first, last) = (
+            start / each.max(1),
+            end.saturating_sub(1).max(start) / each.max(1),
+        );
+        let member = usize::try_from(first).ok().filter(|_| first == last);
+        let Some(rank) = member.and_then(|member| stored.members.get(member).copied()) else {
+            return Err(missing);
+        };
+        let at = Located {
+            segment: segment.0,
+            start,
+            end,
+            rank,
+            memory: u32::try_from(stored.memory).unwrap_or(0),
+        };
+        Ok(self.origins.as_mut().map(|origins| (origins, at)))
     }
 
     /// The host's view: reads or writes bytes of a segment at once.

@@ -34,6 +34,7 @@ mod arrive;
 mod error;
 mod issue;
 mod memory;
+mod origins;
 mod queues;
 mod signals;
 mod state;
@@ -46,8 +47,9 @@ pub use memory::SegmentSpec;
 use crate::time::Ps;
 use crate::timeline::{Load, Timeline};
 use crate::topology::Topology;
+use issue::Progress;
 use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
-use ringwork_isa::{Result, Segment};
+use ringwork_isa::{Compare, Contributions, Counted, Notify, ReduceOp, Result, Segment, Signal, Span};
 use state::State;
 use std::cell::RefCell;
 use std::future::Future;
@@ -64,6 +66,8 @@ pub type SimCore = SteppedCore;
 pub struct Options {
     /// Compute time only: memory has sizes but no bytes.
     pub timing_only: bool,
+    /// Keep where bytes come from instead of what they are: see [`Machine::origin`].
+    pub prove: bool,
     /// Keep a timeline.
     pub trace: bool,
     /// Stop when the clock passes this; 0 for never.
@@ -97,16 +101,78 @@ struct Inner {
 }
 
 impl Engine for Inner {
-    fn issue(&self, core: CoreId, instruction: Instruction, at: &'static Location<'static>) {
-        self.state.borrow_mut().issue(core.0, instruction, at);
+    fn issue(
+        &self,
+        core: CoreId,
+        instruction: Instruction,
+        at: &'static Location<'static>,
+    ) -> Poll<Result<Answer>> {
+        self.state.borrow_mut().issue(core.0, instruction, at)
     }
 
     fn answer(&self, core: CoreId) -> Poll<Result<Answer>> {
-        let mut state = self.state.borrow_mut();
-        let core = state.core(core.0);
-        match core.open.then(|| core.answer.take()).flatten() {
-            Some(answer) => Poll::Ready(answer),
-            None => Poll::Pending,
+        self.state.borrow_mut().answer(core.0)
+    }
+
+    fn copy(&self, core: CoreId, dst: &Span, src: &Span, at: &'static Location<'static>) -> Poll<Result<()>> {
+        let state = &mut *self.state.borrow_mut();
+        state.core(core.0).at = Some(at);
+        let progress = state.copy(core.0, dst, src);
+        if let Ok(Progress::Done) = progress {
+            state.schedule_wakes();
+            return Poll::Ready(Ok(()));
+        }
+        let again = || Instruction::Copy { dst: *dst, src: *src };
+        state.begun(core.0, progress, again).map(|done| done.map(drop))
+    }
+
+    fn reduce(
+        &self,
+        core: CoreId,
+        dst: &Span,
+        sources: &[Span],
+        op: ReduceOp,
+        at: &'static Location<'static>,
+    ) -> Poll<Result<()>> {
+        let state = &mut *self.state.borrow_mut();
+        state.core(core.0).at = Some(at);
+        let progress = state.reduce(core.0, dst, sources, op);
+        let again = || Instruction::Reduce {
+            dst: *dst,
+            sources: sources.to_vec(),
+            op,
+        };
+        state.begun(core.0, progress, again).map(|done| done.map(drop))
+    }
+
+    fn notify(
+        &self,
+        core: CoreId,
+        signal: &Signal,
+        how: Notify,
+        at: &'static Location<'static>,
+    ) -> Poll<Result<()>> {
+        let state = &mut *self.state.borrow_mut();
+        state.core(core.0).at = Some(at);
+        let done = state.notify(core.0, signal, how);
+        state.schedule_wakes();
+        // A notification is posted: it never has to wait for anything.
+        Poll::Ready(done.map(drop))
+    }
+
+    fn wait(
+        &self,
+        core: CoreId,
+        signal: &Signal,
+        wanted: (Compare, i32),
+        at: &'static Location<'static>,
+    ) -> Poll<Result<i32>> {
+        let state = &mut *self.state.borrow_mut();
+        state.core(core.0).at = Some(at);
+        match state.wait(core.0, signal, Some(wanted)) {
+            Ok(Progress::Value(value)) => Poll::Ready(Ok(value)),
+            Ok(_) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
         }
     }
 }
@@ -132,7 +198,7 @@ impl Machine {
     /// A machine at time 0, its memory empty.
     #[must_use]
     pub fn new(topology: &Topology, options: Options) -> Machine {
-        let state = State::new(topology, options.timing_only, options.trace);
+        let state = State::new(topology, options);
         let inner = Inner {
             state: RefCell::new(state),
             kernels: RefCell::default(),
@@ -260,6 +326,43 @@ impl Machine {
             .map(|bytes| bytes.to_vec())
     }
 
+    /// Says from outside where bytes of a segment come from, all of one member's window. Does nothing unless this
+    /// machine [proves](Options::prove).
+    ///
+    /// # Errors
+    /// [`SimError::NotMapped`] if they are not there.
+    pub fn set_origin(
+        &self,
+        segment: Segment,
+        offset: u64,
+        origin: &Contributions,
+    ) -> std::result::Result<(), SimError> {
+        let mut state = self.inner.state.borrow_mut();
+        if let Some((origins, at)) = state.memory.host_origins(segment, offset, origin.bytes())? {
+            origins.write(&at, origin);
+        }
+        Ok(())
+    }
+
+    /// Where bytes of a segment come from, all of one member's window; nobody's input unless this machine
+    /// [proves](Options::prove).
+    ///
+    /// # Errors
+    /// [`SimError::NotMapped`] if they are not there.
+    pub fn origin(
+        &self,
+        segment: Segment,
+        offset: u64,
+        bytes: u64,
+    ) -> std::result::Result<Contributions, SimError> {
+        let mut state = self.inner.state.borrow_mut();
+        let found = state.memory.host_origins(segment, offset, bytes)?;
+        Ok(found.map_or_else(
+            || Contributions::of(Counted::NOTHING, 0, bytes),
+            |(origins, at)| origins.read(&at),
+        ))
+    }
+
     /// Starts a kernel on a rank, now (plus the chip's launch time).
     ///
     /// # Errors
@@ -364,46 +467,39 @@ impl Machine {
     /// # Errors
     /// [`SimError::TooLong`].
     pub fn turn(&self) -> std::result::Result<bool, SimError> {
-        let next = {
-            let mut state = self.inner.state.borrow_mut();
-            if state.ready.is_empty() && !state.step() {
-                return Ok(false);
-            }
-            if self.inner.limit_ps > 0 && state.now() > self.inner.limit_ps {
-                return Err(SimError::TooLong {
-                    at_ps: state.now(),
-                    limit_ps: self.inner.limit_ps,
-                });
-            }
-            state.ready.pop_front()
-        };
-        if let Some(core) = next {
-            self.poll(core);
+        let mut state = self.inner.state.borrow_mut();
+        if state.ready.is_empty() && !state.step() {
+            return Ok(false);
         }
-        self.collect();
+        if self.inner.limit_ps > 0 && state.now() > self.inner.limit_ps {
+            return Err(SimError::TooLong {
+                at_ps: state.now(),
+                limit_ps: self.inner.limit_ps,
+            });
+        }
+        if let Some(core) = state.ready.pop_front() {
+            let kernel = self.inner.kernels.borrow_mut()[core as usize].take();
+            if let Some(mut kernel) = kernel {
+                state.core(core).polling = true;
+                drop(state);
+                let polled = kernel.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                state = self.inner.state.borrow_mut();
+                state.core(core).polling = false;
+                match polled {
+                    Poll::Pending => self.inner.kernels.borrow_mut()[core as usize] = Some(kernel),
+                    Poll::Ready(result) => state.returned(core, result),
+                }
+            }
+        }
+        if !state.finished.is_empty() {
+            self.collect(&mut state);
+        }
         Ok(true)
     }
 
-    fn poll(&self, core: u32) {
-        let Some(mut kernel) = self.inner.kernels.borrow_mut()[core as usize].take() else {
-            return;
-        };
-        self.inner.state.borrow_mut().core(core).polling = true;
-        let polled = kernel.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        let mut state = self.inner.state.borrow_mut();
-        state.core(core).polling = false;
-        match polled {
-            Poll::Pending => self.inner.kernels.borrow_mut()[core as usize] = Some(kernel),
-            Poll::Ready(result) => state.returned(core, result),
-        }
-    }
-
     /// Notes how finished tasks ended.
-    fn collect(&self) {
-        let mut state = self.inner.state.borrow_mut();
-        if state.finished.is_empty() {
-            return;
-        }
+    #[cold]
+    fn collect(&self, state: &mut State) {
         let end_ps = state.now();
         for core in std::mem::take(&mut state.finished) {
             if let Some(mut ended) = state.cores[core as usize].take() {

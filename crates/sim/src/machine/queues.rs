@@ -10,10 +10,11 @@
 //! - A credit is a message of its own size on the way back.
 //! - Slots are read and written side by side: they do not contend for their memory.
 
+use super::issue::Progress;
 use super::state::{Event, Notice, Purpose, Reply, State, Until};
 use crate::net::Sent;
 use crate::time::Ps;
-use ringwork_isa::stepped::Answer;
+use ringwork_isa::stepped::{Answer, Payload};
 use ringwork_isa::{Error, Notify, Result, Signal, Span, Ticket};
 
 impl State {
@@ -22,9 +23,9 @@ impl State {
         &mut self,
         core: u32,
         slot: &Span,
-        bytes: Option<&[u8]>,
+        data: &Payload,
         (full, value): (&Signal, i32),
-    ) -> Result<bool> {
+    ) -> Result<Progress> {
         let slot = self.locate(core, slot)?;
         let (cell, _) = self.slot(core, full)?;
         let now = self.now();
@@ -44,17 +45,7 @@ impl State {
         let notice = self.keep(notice);
         let start = now.saturating_add(self.queue_start());
         let after_ps = self.slot_access_ps(slot.memory, slot.bytes());
-        let mut path = std::mem::take(&mut self.path);
-        path.clear();
-        self.route(rank, slot.rank, &mut path);
-        let sent = match path.as_slice() {
-            [] => Sent::Final {
-                injected_ps: start,
-                arrival_ps: start,
-            },
-            path => self.network.send(now, start, path, slot.bytes()),
-        };
-        self.path = path;
+        let sent = self.send_between(start, rank, slot.rank, slot.bytes());
         match sent {
             Sent::Final { arrival_ps, .. } => {
                 let there = arrival_ps.saturating_add(after_ps);
@@ -73,11 +64,8 @@ impl State {
                 self.set_purpose(flow, purpose);
             }
         }
-        if let Some(bytes) = bytes {
-            self.memory.store(&slot, bytes);
-        }
-        self.reply(core, now, Reply::Done);
-        Ok(true)
+        self.memory.store(&slot, data);
+        Ok(Progress::Done)
     }
 
     /// A message is in its slot: whoever waits for it sees it, once it sees what its sender did before.
@@ -93,33 +81,33 @@ impl State {
     }
 
     /// Begins to read a slot of this rank.
-    pub(crate) fn take(&mut self, core: u32, slot: &Span) -> Result<bool> {
+    pub(crate) fn take(&mut self, core: u32, slot: &Span) -> Result<Progress> {
         let slot = self.locate(core, slot)?;
         let cost = self
             .queue_start()
             .saturating_add(self.slot_access_ps(slot.memory, slot.bytes()));
-        let bytes = self.memory.load(&slot);
+        let loaded = self.memory.load(&slot);
         let now = self.now();
         let (rank, end) = (self.core(core).rank, now.saturating_add(cost));
         self.trace.transfer(rank, rank, now, end, slot.bytes());
         let ticket = self.ticket(core, Until::At(end));
-        let taken = Answer::Taken(ticket, bytes);
+        let taken = Answer::Taken(ticket, loaded);
         self.reply(core, now, Reply::Other(Box::new(Ok(taken))));
-        Ok(true)
+        Ok(Progress::Later)
     }
 
-    pub(crate) fn copy_async(&mut self, core: u32, dst: &Span, src: &Span) -> Result<bool> {
+    pub(crate) fn copy_async(&mut self, core: u32, dst: &Span, src: &Span) -> Result<Progress> {
         let Some(until) = self.begin_copy(core, dst, src)? else {
-            return Ok(false);
+            return Ok(Progress::Again);
         };
         let ticket = self.ticket(core, until);
         let now = self.now();
         self.reply(core, now, Reply::Other(Box::new(Ok(Answer::Ticket(ticket)))));
-        Ok(true)
+        Ok(Progress::Later)
     }
 
-    /// Waits for a transfer; `false` if the core has to try again when something has arrived.
-    pub(crate) fn join(&mut self, core: u32, ticket: Ticket) -> Result<bool> {
+    /// Waits for a transfer; one of unknown arrival is looked at again when something has arrived.
+    pub(crate) fn join(&mut self, core: u32, ticket: Ticket) -> Result<Progress> {
         let now = self.now();
         let state = self.core(core);
         let over = match state.tickets.get(&ticket.0) {
@@ -138,11 +126,12 @@ impl State {
                 (!waiting).then_some(now)
             }
         };
-        if let Some(at) = over {
-            state.tickets.remove(&ticket.0);
-            self.reply(core, at, Reply::Done);
-        }
-        Ok(over.is_some())
+        let Some(at) = over else {
+            return Ok(Progress::Again);
+        };
+        state.tickets.remove(&ticket.0);
+        self.reply(core, at, Reply::Done);
+        Ok(Progress::Later)
     }
 
     fn ticket(&mut self, core: u32, until: Until) -> Ticket {

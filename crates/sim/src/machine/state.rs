@@ -1,5 +1,6 @@
 //! The state of a machine: its clock, what is under way, and what each core is doing.
 
+use super::Options;
 use super::error::{Stuck, StuckOn};
 use super::memory::{Located, Memory};
 use super::signals::Signals;
@@ -94,6 +95,20 @@ pub(crate) struct Posted {
     pub(crate) dst: (Located, Until),
 }
 
+impl Core {
+    /// Keeps a posted transfer's memory until it is over.
+    #[inline]
+    pub(crate) fn guard(&mut self, posted: Posted) {
+        let end = |until| match until {
+            Until::At(at) => at,
+            Until::Sequence(_) => Ps::MAX,
+        };
+        let read = posted.src.map_or(0, |(_, until)| end(until));
+        self.posted_until_ps = self.posted_until_ps.max(read).max(end(posted.dst.1));
+        self.posted.push(posted);
+    }
+}
+
 /// A transfer that waits for a DMA engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Queued {
@@ -123,18 +138,6 @@ pub(crate) enum Reply {
     Done,
     Value(i32),
     Other(Box<Result<Answer>>),
-}
-
-impl Reply {
-    #[inline]
-    pub(crate) fn take(&mut self) -> Option<Result<Answer>> {
-        match std::mem::take(self) {
-            Reply::None => None,
-            Reply::Done => Some(Ok(Answer::Done)),
-            Reply::Value(value) => Some(Ok(Answer::Value(value))),
-            Reply::Other(other) => Some(*other),
-        }
-    }
 }
 
 /// A signal that a core has just used: most use two, their own and a neighbour's, over and over.
@@ -173,6 +176,8 @@ pub(crate) struct Core {
     /// Sequence number of the first of them.
     pub(crate) oldest: u64,
     pub(crate) posted: Vec<Posted>,
+    /// When all of these are over; the end of time if that is not known.
+    pub(crate) posted_until_ps: Ps,
     /// Notifications that have arrived before what they must follow.
     pub(crate) parked: Vec<Notice>,
     /// An instruction that waits for memory or a DMA queue.
@@ -239,6 +244,8 @@ pub(crate) struct State {
     /// Ports of memories: first link, memories per rank, and which of them cost anything.
     pub(crate) first_port: u32,
     pub(crate) ports: Vec<bool>,
+    /// Whether any of them does.
+    pub(crate) has_ports: bool,
     pub(crate) fingerprint: u64,
     /// Segments that were given up, and why.
     pub(crate) alarms: BTreeMap<u32, String>,
@@ -247,7 +254,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(topology: &Topology, hollow: bool, traced: bool) -> State {
+    pub(crate) fn new(topology: &Topology, options: Options) -> State {
         let ranks = topology.ranks();
         let memories = &topology.chip.memories;
         let ports: Vec<bool> = memories
@@ -288,7 +295,7 @@ impl State {
                 classes,
                 topology.switching,
             ),
-            memory: Memory::new(hollow, ranks, memories.len()),
+            memory: Memory::new(options, ranks, memories.len()),
             signals: Signals::default(),
             cores: Vec::new(),
             engines: (0..ranks).map(engines).collect(),
@@ -297,10 +304,11 @@ impl State {
             free_notices: Vec::new(),
             ready: VecDeque::new(),
             finished: Vec::new(),
-            trace: Trace::new(traced),
+            trace: Trace::new(options.trace),
             path: Vec::new(),
             asked_path: Vec::new(),
             operands: Vec::new(),
+            has_ports: ports.contains(&true),
             ports,
             fingerprint: 0xcbf2_9ce4_8422_2325,
             alarms: BTreeMap::new(),
@@ -315,7 +323,7 @@ impl State {
     }
 
     /// A running core. Numbers come from ourselves, so it is there; a stale one is a bug of ours.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn core(&mut self, core: u32) -> &mut Core {
         self.cores[core as usize].as_mut().expect("a core that runs")
     }
@@ -350,6 +358,7 @@ impl State {
             inflight: VecDeque::new(),
             oldest: 0,
             posted: Vec::new(),
+            posted_until_ps: 0,
             parked: Vec::new(),
             stalled: None,
             fetches: 0,
@@ -399,18 +408,22 @@ impl State {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn schedule_wakes(&mut self) {
-        if self.network.is_settled() {
-            return;
+        if !self.network.is_settled() {
+            self.queue_wakes();
         }
+    }
+
+    #[inline(never)]
+    fn queue_wakes(&mut self) {
         for (at, flow) in self.network.wakes() {
             self.queue.push(at, Event::Flow(flow));
         }
     }
 
     /// Lets a core see its answer now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open(&mut self, core: u32) {
         let state = self.core(core);
         state.open = true;
@@ -420,14 +433,15 @@ impl State {
     }
 
     /// Lets a core see this answer at a time.
-    #[inline]
+    // Inlined, an answer is written where it is kept and never passed.
+    #[inline(always)]
     pub(crate) fn reply(&mut self, core: u32, at: Ps, answer: Reply) {
         self.core(core).answer = answer;
         self.open_at(core, at);
     }
 
     /// Lets a core see the answer it has at a time.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open_at(&mut self, core: u32, at: Ps) {
         if at > self.now() {
             self.core(core).open = false;

@@ -1,5 +1,6 @@
 //! What a machine remembers of a run, if it was asked to.
 
+use super::state::Waiting;
 use crate::time::Ps;
 use crate::timeline::{Arrow, Kind, Slice};
 
@@ -48,6 +49,7 @@ impl Trace {
         (rows.into_iter().map(|((_, name), _)| name).collect(), places)
     }
 
+    #[inline(always)]
     fn slice(
         &mut self,
         row: u32,
@@ -57,7 +59,7 @@ impl Trace {
         label: impl FnOnce() -> String,
     ) {
         if self.on && end_ps > start_ps {
-            self.slices.push(Slice {
+            self.keep(Slice {
                 row,
                 kind,
                 start_ps,
@@ -68,34 +70,41 @@ impl Trace {
         }
     }
 
+    #[cold]
+    fn keep(&mut self, slice: Slice) {
+        self.slices.push(slice);
+    }
+
     pub(crate) fn task(&mut self, rank: u32, start: Ps, end: Ps, label: String) {
         self.slice(rank, Kind::Task, (start, end.max(start + 1)), 0, || label);
     }
 
+    #[inline]
     pub(crate) fn transfer(&mut self, from: u32, to: u32, start: Ps, end: Ps, bytes: u64) {
         self.slice(from, Kind::Transfer, (start, end), bytes, || {
             format!("{from} to {to}")
         });
     }
 
+    #[inline]
     pub(crate) fn compute(&mut self, rank: u32, start: Ps, end: Ps, bytes: u64, engine: &'static str) {
         self.slice(rank, Kind::Compute, (start, end), bytes, || engine.into());
     }
 
-    /// A wait that ended because of something that `cause` (rank, time) did.
-    pub(crate) fn wait(
-        &mut self,
-        rank: u32,
-        (start, end): (Ps, Ps),
-        cause: (u32, Ps),
-        what: impl FnOnce() -> String,
-    ) {
-        if self.on && end > start && cause.0 != u32::MAX {
-            self.arrows.push(Arrow {
-                from: cause,
-                to: (rank, end),
-            });
+    /// A wait that ended because of something that `cause` (rank, time) did. Questions about a value are no waits.
+    #[inline]
+    pub(crate) fn waited(&mut self, rank: u32, end: Ps, cause: (u32, Ps), waiting: &Waiting) {
+        if self.on && waiting.wanted.is_some() {
+            let start = waiting.since_ps;
+            if end > start && cause.0 != u32::MAX {
+                self.arrows.push(Arrow {
+                    from: cause,
+                    to: (rank, end),
+                });
+            }
+            let signal = &waiting.signal;
+            let what = || format!("signal {} of rank {}", signal.index(), signal.rank());
+            self.slice(rank, Kind::Wait, (start, end), 0, what);
         }
-        self.slice(rank, Kind::Wait, (start, end), 0, what);
     }
 }

@@ -26,7 +26,7 @@ impl State {
             src: src.map(|src| (src, until)),
             dst: (dst, until),
         };
-        self.core(core).posted.push(posted);
+        self.core(core).guard(posted);
         self.engines[rank as usize].queue.push_back(Queued {
             core,
             sequence,
@@ -43,9 +43,16 @@ impl State {
     }
 
     /// Sends a transfer on its way now. `sequence` if it was queued before.
+    #[inline(always)]
     fn transfer(&mut self, core: u32, src: Option<Located>, dst: Located, sequence: Option<u64>) {
         let (now, rank, bytes) = (self.now(), self.core(core).rank, dst.bytes());
         let from = src.map_or(rank, |src| src.rank);
+        if from == rank && from != dst.rank && !self.has_ports {
+            let start = now.saturating_add(self.topology.chip.dma.start_ps);
+            let sent = self.send_between(start, from, dst.rank, bytes);
+            self.follow(core, sent, (src, dst), sequence, (from, start, bytes));
+            return;
+        }
         let mut path = std::mem::take(&mut self.path);
         path.clear();
         let request = if from == rank { 0 } else { self.latency(rank, from) };
@@ -74,7 +81,30 @@ impl State {
         self.follow(core, sent, (src, dst), sequence, (from, start, bytes));
     }
 
+    /// Sends bytes from one rank to another; memories cost nothing.
+    #[inline(always)]
+    pub(crate) fn send_between(&mut self, start: Ps, from: u32, to: u32, bytes: u64) -> Sent {
+        let now = self.now();
+        let (known, link) = self.engines[from as usize].last_link;
+        if known == to {
+            return self.network.send(now, start, &[link], bytes);
+        }
+        let mut path = std::mem::take(&mut self.path);
+        path.clear();
+        self.route(from, to, &mut path);
+        let sent = match path.as_slice() {
+            [] => Sent::Final {
+                injected_ps: start,
+                arrival_ps: start,
+            },
+            path => self.network.send(now, start, path, bytes),
+        };
+        self.path = path;
+        sent
+    }
+
     /// Keeps the books of a transfer that is on its way.
+    #[inline(always)]
     fn follow(
         &mut self,
         core: u32,
@@ -93,7 +123,7 @@ impl State {
                 state.floor_ps = state.floor_ps.max(arrival_ps);
                 if sequence.is_none() && arrival_ps > now {
                     let src = src.map(|src| (src, Until::At(injected_ps)));
-                    state.posted.push(Posted {
+                    state.guard(Posted {
                         src,
                         dst: (dst, Until::At(arrival_ps)),
                     });
@@ -129,7 +159,7 @@ impl State {
                         src: src.map(|src| (src, src_until)),
                         dst: (dst, Until::Sequence(sequence)),
                     };
-                    self.core(core).posted.push(posted);
+                    self.core(core).guard(posted);
                 }
                 injected_ps
             }
@@ -170,6 +200,7 @@ impl State {
     }
 
     /// Brings sources to a core and takes the result away; the vector engine combines this many bytes.
+    #[inline(always)]
     pub(crate) fn fetch(
         &mut self,
         core: u32,
@@ -185,10 +216,13 @@ impl State {
         state.combine_bytes = combine_bytes;
         state.answer = answer;
         state.open = false;
+        let (rank, free) = (state.rank, !self.has_ports);
         for source in sources {
-            self.bring(core, source, true);
+            if source.rank != rank || !free {
+                self.bring(core, source, true);
+            }
         }
-        if let Some(dst) = dst {
+        if let Some(dst) = dst.filter(|dst| dst.rank != rank || !free) {
             self.bring(core, &dst, false);
         }
         if self.core(core).fetches == 0 {
@@ -232,6 +266,7 @@ impl State {
     }
 
     /// Everything a core fetches is there: it goes on when the vector engine is done.
+    #[inline(always)]
     pub(crate) fn fetched(&mut self, core: u32) {
         let now = self.now();
         let state = self.core(core);
@@ -245,6 +280,7 @@ impl State {
     }
 
     /// Keeps the vector engine for this many bytes, and says until when.
+    #[inline(always)]
     pub(crate) fn vector(&mut self, core: u32, from: Ps, bytes: u64) -> Ps {
         let (rank, row) = (self.core(core).rank, self.core(core).row);
         let engines = &mut self.engines[rank as usize];
@@ -323,7 +359,7 @@ impl State {
     }
 
     /// Appends the port of a memory, if it costs anything.
-    #[inline]
+    #[inline(always)]
     fn port(&self, at: &Located, path: &mut Vec<u32>) {
         if self.port_costs(at) {
             let per_rank = u32::try_from(self.ports.len()).unwrap_or(0);

@@ -21,7 +21,7 @@
 use super::fabric::Fabric;
 use super::route::Routes;
 use super::shape::LinkClass;
-use crate::time::Ps;
+use crate::time::{Ps, Rate};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -82,8 +82,10 @@ struct Booking {
     hop: u32,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Link {
+    /// What it does, kept here because it is asked for whenever the rest is.
+    class: LinkClass,
     /// When the last settled message is through.
     free_at: Ps,
     busy_ps: Ps,
@@ -104,8 +106,7 @@ struct Message {
 #[derive(Clone, Debug)]
 pub struct Network {
     fabric: Arc<Fabric>,
-    /// Links beyond the fabric's: ports of memories, by class.
-    ports: Vec<LinkClass>,
+    /// The fabric's, then ports of memories.
     links: Vec<Link>,
     messages: Vec<Message>,
     free: Vec<u32>,
@@ -122,11 +123,22 @@ impl Network {
     /// A quiet network; link `fabric.links().end + i` is port `i`.
     #[must_use]
     pub fn new(fabric: Arc<Fabric>, ports: Vec<LinkClass>, switching: Switching) -> Network {
-        let count = fabric.links().end as usize + ports.len();
+        // No way leads over a link that failed; it has some class.
+        let nothing = LinkClass {
+            bandwidth: Rate::UNLIMITED,
+            latency_ps: 0,
+        };
+        let classes = fabric.links().map(|link| fabric.class(link).unwrap_or(nothing));
+        let quiet = |class| Link {
+            class,
+            free_at: 0,
+            busy_ps: 0,
+            bytes: 0,
+            bookings: VecDeque::new(),
+        };
         Network {
-            links: std::iter::repeat_with(Link::default).take(count).collect(),
+            links: classes.chain(ports).map(quiet).collect(),
             fabric,
-            ports,
             messages: Vec::new(),
             free: Vec::new(),
             routes: Routes::default(),
@@ -148,24 +160,14 @@ impl Network {
         self.routes.find(&self.fabric, src, dst, out)
     }
 
-    /// What a link or port does.
-    #[must_use]
-    #[inline]
-    pub fn class(&self, link: u32) -> Option<LinkClass> {
-        let ports = self.fabric.links().end;
-        match link.checked_sub(ports) {
-            None => self.fabric.class(link),
-            Some(port) => self.ports.get(port as usize).copied(),
-        }
+    fn class(&self, link: u32) -> LinkClass {
+        self.links[link as usize].class
     }
 
     /// The time a first byte needs along a path without traffic.
     #[must_use]
     pub fn latency_ps(&self, path: &[u32]) -> Ps {
-        path.iter()
-            .filter_map(|link| self.class(*link))
-            .map(|class| class.latency_ps)
-            .sum()
+        path.iter().map(|link| self.class(*link).latency_ps).sum()
     }
 
     /// Bytes that a link has carried or is booked to, and the time it takes for them.
@@ -199,10 +201,10 @@ impl Network {
     pub fn send(&mut self, now: Ps, depart: Ps, path: &[u32], bytes: u64) -> Sent {
         let depart = depart.max(now);
         if let ([link], true) = (path, depart == now)
-            && self.links[*link as usize].bookings.is_empty()
-            && let Some(class) = self.class(*link)
+            && let link = &mut self.links[*link as usize]
+            && link.bookings.is_empty()
         {
-            let link = &mut self.links[*link as usize];
+            let class = link.class;
             let service = class.bandwidth.time_ps(bytes);
             let injected_ps = link.free_at.max(now).saturating_add(service);
             link.free_at = injected_ps;
@@ -213,6 +215,12 @@ impl Network {
                 arrival_ps: injected_ps.saturating_add(class.latency_ps),
             };
         }
+        self.send_far(now, depart, path, bytes)
+    }
+
+    /// Sends over a path that is longer, busy, or taken later.
+    #[inline(never)]
+    fn send_far(&mut self, now: Ps, depart: Ps, path: &[u32], bytes: u64) -> Sent {
         let flow = self.free.pop().unwrap_or_else(|| {
             self.messages.push(Message::default());
             u32::try_from(self.messages.len() - 1).unwrap_or(u32::MAX)
@@ -273,10 +281,7 @@ impl Network {
         let (mut arrival, mut tail_in, mut injected, mut settled) = (arrival, tail_in, arrival, true);
         let mut stop = None;
         for (hop, link) in path.iter().enumerate().skip(hop as usize) {
-            let class = self.class(*link).unwrap_or(LinkClass {
-                bandwidth: crate::time::Rate::UNLIMITED,
-                latency_ps: 0,
-            });
+            let class = self.class(*link);
             let service = class.bandwidth.time_ps(bytes);
             // A path has far fewer than 2^32 links.
             #[allow(clippy::cast_possible_truncation, reason = "checked by MAX_LINKS")]
@@ -392,7 +397,7 @@ impl Network {
     }
 
     fn withdraw(&mut self, link: u32, place: usize, stack: &mut Vec<Booking>) {
-        let service = |bytes: u64| self.class(link).map_or(0, |class| class.bandwidth.time_ps(bytes));
+        let service = |bytes: u64| self.class(link).bandwidth.time_ps(bytes);
         let mut released = (0, 0);
         for booking in self.links[link as usize].bookings.range(place..) {
             let bytes = self.messages[booking.flow as usize].bytes;

@@ -9,8 +9,8 @@
 )]
 
 use ringwork_isa::{
-    Compare, Core, Dtype, Element, Notify, Rank, ReduceOp, Region, Result, Segment, Shared, Signal, Signals,
-    Span,
+    Compare, Contributions, Core, Counted, Dtype, Element, Notify, Rank, ReduceOp, Region, Result, Segment,
+    Shared, Signal, Signals, Span, Wrong,
 };
 use ringwork_sim::{Machine, Options, SegmentSpec, SimCore, Topology};
 use std::future::Future;
@@ -138,6 +138,51 @@ where
     }
     machine.run().unwrap();
     machine
+}
+
+/// Runs a kernel on every rank of a machine that proves, on inputs of `count` bytes each.
+pub fn prove_on<F, Fut>(topology: &Topology, count: usize, scratch: usize, kernel: F) -> Machine
+where
+    F: Fn(SimCore, Domain<u8>) -> Fut,
+    Fut: Future<Output = Result<()>> + 'static,
+{
+    let options = Options {
+        prove: true,
+        ..Options::default()
+    };
+    let machine = Machine::new(topology, options);
+    let n = machine.ranks();
+    let stride = Domain::<u8>::stride(count, scratch);
+    let spec = SegmentSpec {
+        segment: Segment(1),
+        members: (0..n).collect(),
+        bytes: stride * u64::from(n),
+        memory: 0,
+    };
+    machine.define(spec).unwrap();
+    for rank in 0..n {
+        let input = Contributions::input(rank, 0, count as u64);
+        let at = stride * u64::from(rank) + HEAD;
+        machine.set_origin(Segment(1), at, &input).unwrap();
+    }
+    for rank in 0..n {
+        let domain = Domain::<u8>::new(rank as usize, n as usize, count, scratch);
+        machine.spawn(rank, "test", |core| kernel(core, domain)).unwrap();
+    }
+    machine.run().unwrap();
+    machine
+}
+
+/// Where the buffer of a rank comes from, `count` bytes.
+pub fn origin(machine: &Machine, rank: usize, count: usize, scratch: usize) -> Contributions {
+    let at = Domain::<u8>::stride(count, scratch) * rank as u64 + HEAD;
+    machine.origin(Segment(1), at, count as u64).unwrap()
+}
+
+/// What is wrong with a rank's buffer if each byte of it should be all ranks' there.
+pub fn not_all(machine: &Machine, rank: usize, count: usize, scratch: usize) -> Vec<Wrong> {
+    let wanted = Contributions::of(Counted::once(0..machine.ranks()), 0, count as u64);
+    origin(machine, rank, count, scratch).differences(&wanted)
 }
 
 pub fn value<T: Element>(rank: usize, index: usize) -> T {
@@ -417,12 +462,12 @@ pub async fn all_to_all<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<(
     d.recv(core, 0, d.n - 1).await
 }
 
-/// A ring among the ranks with the same other coordinates.
+/// A ring among the ranks with the same other coordinates. Scratch is this dimension's own: who is ahead already
+/// writes for the next.
 pub async fn dimension<C: Core>(
     core: &C,
     d: Domain<u8>,
-    stride: usize,
-    size: usize,
+    (stride, size): (usize, usize),
     part: std::ops::Range<usize>,
     signal: usize,
     gather: bool,
@@ -455,15 +500,21 @@ pub async fn dimension<C: Core>(
     Ok(piece(at + 1))
 }
 
+/// Takes scratch for every dimension.
 pub async fn by_dimensions<C: Core>(core: &C, d: Domain<u8>, dims: &[(usize, usize)]) -> Result<()> {
     let mut parts = Vec::new();
     parts.push(0..d.buffer.len());
-    for (i, (stride, size)) in dims.iter().enumerate() {
+    let of = |i: usize| {
+        d.scratch
+            .part(dims.len(), i)
+            .map(|scratch| Domain { scratch, ..d })
+    };
+    for (i, dim) in dims.iter().enumerate() {
         let part = parts[i].clone();
-        parts.push(dimension(core, d, *stride, *size, part, i, false).await?);
+        parts.push(dimension(core, of(i)?, *dim, part, i, false).await?);
     }
-    for (i, (stride, size)) in dims.iter().enumerate().rev() {
-        dimension(core, d, *stride, *size, parts[i].clone(), 16 + i, true).await?;
+    for (i, dim) in dims.iter().enumerate().rev() {
+        dimension(core, d, *dim, parts[i].clone(), 16 + i, true).await?;
     }
     Ok(())
 }
