@@ -12,8 +12,8 @@ use crate::core::Waiting;
 use crate::error::{Error, Result};
 use crate::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request};
 use crate::record::Record;
-use crate::segment::Attached;
-use crate::watch::{End, Program, Start, Watch, Watcher, channels};
+use crate::segment::{Alarm, Attached};
+use crate::watch::{End, Members, Program, Start, Watch, Watcher, channels};
 use crate::wire::{Handover, Wire, decode, encode};
 use ringwork_isa::{Device, Segment, Task};
 use rustix::process::Signal;
@@ -147,7 +147,8 @@ impl Fleet {
             .iter()
             .filter(|initial| initial.segment.layout().ranks > 0)
         {
-            watcher.watch.listen(&initial.segment, &initial.chips);
+            let members = Members::all(&*initial.chips);
+            watcher.watch.listen(&initial.segment, &members);
         }
         let fleet = Fleet {
             chips,
@@ -195,18 +196,17 @@ impl Fleet {
 
     /// Hands a segment to chips. Tasks sent afterwards find it. `what` says what it is for.
     ///
-    /// If it is a domain's windows, `chips` are its members in rank order, and from now on a member's death
-    /// raises the domain's alarm.
+    /// If it is a domain's windows, from now on a member's death raises the domain's alarm.
     ///
     /// # Errors
     /// If a chip is gone; then nobody has it. One that cannot map it says so in an [`Event::NotMapped`].
-    pub fn map(&mut self, segment: &Arc<Attached>, what: &str, chips: &[usize]) -> Result<()> {
+    pub fn map(&mut self, segment: &Arc<Attached>, what: &str, members: &Members) -> Result<()> {
         if segment.layout().ranks > 0 {
-            self.watcher.watch.listen(segment, chips);
+            self.watcher.watch.listen(segment, members);
         }
-        for (i, &chip) in chips.iter().enumerate() {
+        for (i, &chip) in members.chips.iter().enumerate() {
             if let Err(error) = self.map_on(segment, what, chip) {
-                self.unmap(segment.layout().segment, &chips[..i]);
+                self.unmap(segment.layout().segment, &members.chips[..i]);
                 return Err(error);
             }
         }
@@ -223,9 +223,15 @@ impl Fleet {
     }
 
     /// Makes the signals of a domain fresh and its alarm quiet, unless a member has ended. Only while no
-    /// task uses it. `chips` are its members.
-    pub fn reset(&self, segment: &Attached, chips: &[usize]) {
-        self.watcher.watch.reset(segment, chips);
+    /// task uses it, and only if all its members are chips of this fleet.
+    pub fn reset(&self, segment: &Attached, members: &Members) {
+        self.watcher.watch.reset(segment, members);
+    }
+
+    /// What a domain with these members is told, if one of them has ended.
+    #[must_use]
+    pub fn alarm(&self, members: &Members) -> Option<Alarm> {
+        self.watcher.watch.alarm(members)
     }
 
     /// Makes chips forget a segment, after the tasks sent before.

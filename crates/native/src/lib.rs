@@ -37,7 +37,7 @@ pub use core::{NativeCore, SCRATCH, Waiting};
 pub use error::{Error, Result};
 pub use fleet::{Event, Fleet, InitialSegment, Interrupter, Launch};
 pub use mailbox::Failure;
-pub use watch::{End, Program};
+pub use watch::{End, Members, Program};
 
 /// What the code written by `#[kernel]` refers to.
 #[doc(hidden)]

@@ -11,7 +11,7 @@
 
 use crate::engine::{Completion, Executor, Status, TaskId};
 use crate::error::{Cause, Error, TaskFailure};
-use crate::node::State;
+use crate::node::{Sort, State};
 use crate::timeline::Recent;
 use crate::work::{Parts, Work, signal_id};
 use ringwork_isa::ErrorKind;
@@ -328,7 +328,11 @@ impl State {
             return;
         }
         for segment in &flight.work.segments {
-            if self.segments.get(segment).is_some_and(|known| known.is_domain) {
+            if self
+                .segments
+                .get(segment)
+                .is_some_and(|known| known.sort != Sort::Private)
+            {
                 self.machine.abort(*segment, &reason);
             }
         }
@@ -346,7 +350,7 @@ impl State {
         };
         let segments = flight.work.segments.iter();
         let domains = segments.filter_map(|segment| self.segments.get(segment));
-        let mut members = domains.filter_map(|known| known.chips.get(rank.0 as usize).copied());
+        let mut members = domains.filter_map(|known| known.members.chip_of(rank));
         members.find(|chip| self.machine.end(*chip).is_some())
     }
 

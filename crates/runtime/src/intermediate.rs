@@ -9,6 +9,7 @@ use crate::machine::SegmentPlan;
 use crate::node::{Shared, State};
 use crate::settle::Progress;
 use ringwork_isa::{Arg, Argument, Device, Element, In, InOut, Out, Rank, Segment, Span, Tag};
+use ringwork_native::Members;
 use ringwork_native::segment::Layout;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -177,7 +178,7 @@ impl State {
         let plan = SegmentPlan {
             layout,
             what: format!("the intermediates of device {}", self.devices[chip]),
-            chips: vec![chip],
+            members: Members::all([chip]),
         };
         self.machine.create(&plan)?;
         self.rings[chip] = Some(layout);

@@ -39,7 +39,7 @@ pub use kernel_port::{KernelPort, Message, Response, Slot};
 pub use node::Node;
 pub use orchestrator::Orchestrator;
 pub use platform::{Clock, Platform, Simulated, Simulation};
-pub use pod::{Pod, PodOrchestrator, PodSubmission, PodTensor, Worker};
+pub use pod::{Pod, PodDomain, PodOrchestrator, PodSubmission, PodTensor, Worker};
 pub use ringwork_isa::{Device, Level, Rank};
 pub use ringwork_native::{Failure, Interrupter, Program};
 pub use submission::Submission;

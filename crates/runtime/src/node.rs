@@ -17,7 +17,7 @@ use crate::tensor::Tensor;
 use crate::work::Work;
 use ringwork_isa::{Device, Element, Level, Rank, Segment, Signal};
 use ringwork_native::segment::Layout;
-use ringwork_native::{Interrupter, Launch};
+use ringwork_native::{Interrupter, Launch, Members};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +29,7 @@ use std::time::Duration;
 /// Closed by [`close`](Node::close), which also happens on drop; nothing is left in either case.
 #[derive(Debug)]
 pub struct Node {
-    shared: Shared,
+    pub(crate) shared: Shared,
     /// Beside the lock, which a run holds.
     interrupter: Interrupter,
     level: Level,
@@ -65,11 +65,22 @@ pub(crate) struct Known {
     /// Such as `window "tp"` or `a tensor on device 2`.
     pub(crate) what: String,
     /// The chips that have it; in rank order if it is a domain's windows.
-    pub(crate) chips: Vec<usize>,
-    pub(crate) is_domain: bool,
+    pub(crate) members: Members,
+    pub(crate) sort: Sort,
     pub(crate) released: bool,
     /// Tasks under way that use it.
     pub(crate) uses: usize,
+}
+
+/// What a segment is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// Memory of one chip.
+    Private,
+    /// The windows of a domain whose members are all this worker's.
+    Domain,
+    /// The windows of a domain that reaches over other workers too, whose worker makes it fresh.
+    Wide,
 }
 
 /// Everything a node knows. Locked for the length of one operation.
@@ -155,7 +166,7 @@ impl Node {
             next_segment: u32::try_from(plans.len()).unwrap_or(u32::MAX),
         };
         for plan in &plans {
-            state.know(&plan.segment, true);
+            state.know(&plan.segment, Sort::Domain);
         }
         let contexts = ChipContext::of_all(&state.devices, &plans);
         let interrupter = state.machine.interrupter();
@@ -242,10 +253,10 @@ impl Node {
         let plan = SegmentPlan {
             layout,
             what,
-            chips: vec![chip],
+            members: Members::all([chip]),
         };
         state.machine.create(&plan)?;
-        state.know(&plan, false);
+        state.know(&plan, Sort::Private);
         drop(state);
         Ok(Tensor::new(layout, device, count, self.shared.clone()))
     }
@@ -361,11 +372,11 @@ pub(crate) fn open_domain(shared: &Shared, spec: &DomainSpec) -> Result<Domain> 
     state.check_open()?;
     let segment = state.fresh_segment();
     let plan = spec.plan(&state.platform, &state.devices, segment)?;
-    for &chip in &plan.segment.chips {
+    for &chip in &plan.segment.members.chips {
         state.check_alive(chip)?;
     }
     state.machine.create(&plan.segment)?;
-    state.know(&plan.segment, true);
+    state.know(&plan.segment, Sort::Domain);
     let mut staged = true;
     spec.for_each_staged(&plan, |rank, offset, bytes| {
         staged &= state.machine.write(segment, rank, offset, bytes)
@@ -399,19 +410,29 @@ impl State {
         }
     }
 
+    /// Takes a segment's number for a domain that other workers have a part in too; or says which would do, if it
+    /// is taken.
+    pub(crate) fn claim_segment(&mut self, Segment(number): Segment) -> std::result::Result<(), Segment> {
+        if number < self.next_segment {
+            return Err(Segment(self.next_segment));
+        }
+        self.next_segment = number + 1;
+        Ok(())
+    }
+
     pub(crate) fn fresh_segment(&mut self) -> Segment {
         self.next_segment += 1;
         Segment(self.next_segment - 1)
     }
 
-    fn know(&mut self, plan: &SegmentPlan, is_domain: bool) {
-        let (what, chips) = (plan.what.clone(), plan.chips.clone());
+    pub(crate) fn know(&mut self, plan: &SegmentPlan, sort: Sort) {
+        let (what, members) = (plan.what.clone(), plan.members.clone());
         self.segments.insert(
             plan.layout.segment,
             Known {
                 what,
-                chips,
-                is_domain,
+                members,
+                sort,
                 released: false,
                 uses: 0,
             },
@@ -427,7 +448,7 @@ impl State {
         if known.uses == 0
             && let Some(known) = self.segments.remove(&segment)
         {
-            self.machine.release(segment, &known.chips);
+            self.machine.release(segment, &known.members.chips);
         }
     }
 
@@ -502,7 +523,7 @@ impl State {
         let domains: Vec<Segment> = self
             .segments
             .iter()
-            .filter(|(_, known)| known.is_domain)
+            .filter(|(_, known)| known.sort != Sort::Private)
             .map(|(segment, _)| *segment)
             .collect();
         for segment in domains {

@@ -8,7 +8,7 @@
 
 use crate::engine::{Link, TaskId};
 use crate::error::{Cause, Error, Result};
-use crate::node::{Shared, State};
+use crate::node::{Shared, Sort, State};
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
@@ -273,8 +273,8 @@ impl State {
     /// Makes the domains of living chips as they were when opened (FLY-2).
     fn freshen_domains(&mut self) {
         for (segment, known) in &self.segments {
-            if known.is_domain {
-                self.machine.reset(*segment, &known.chips);
+            if known.sort == Sort::Domain {
+                self.machine.reset(*segment, &known.members);
             }
         }
     }

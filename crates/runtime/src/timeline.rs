@@ -1,8 +1,8 @@
 //! The records of chips, put together: what ran where and when, what waited for what.
 //!
 //! Chips record in ticks of one clock; here they become rows, slices and arrows of a [`Timeline`]. Arrows are of two
-//! sorts: from the end of a task to the start of one that the engine let wait for it, and from a notify to the end
-//! of the wait that it ended.
+//! sorts: from the end of a task to the start of one that the engine let wait for it (of a chip's own graph, of the
+//! one whose end let it go), and from a notify to the end of the wait that it ended.
 
 use crate::log::Log;
 use crate::node::State;
@@ -271,21 +271,28 @@ impl Assembly<'_> {
                 let used = record.entries.iter().any(|entry| usize::from(entry.core) == core);
                 rows[core] = used.then(|| self.row(format!("{}chip {device}{}", part.prefix, CORES[core])));
             }
+            // Of the chip's own graphs: when each ended, by number, and who waited for whom.
+            let mut inner: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+            let mut inner_waits: Vec<(u64, u32, u64)> = Vec::new();
             for entry in &record.entries {
                 let Some(&Some(row)) = rows.get(usize::from(entry.core)) else {
                     continue;
                 };
                 let times = (entry.start, entry.end);
                 match &entry.what {
-                    What::Task { number, failed } => {
+                    What::Task {
+                        number,
+                        after,
+                        failed,
+                    } => {
                         let label = format!("{}{}", entry.text, if *failed { " (failed)" } else { "" });
                         let times = self.slice(row, Kind::Task, times, label, 0);
-                        let task = if entry.core == 0 {
-                            part.log.task(*number)
+                        if entry.core == 0 {
+                            self.ran(part.log.task(*number), row, times);
                         } else {
-                            None
-                        };
-                        self.ran(task, row, times);
+                            inner.insert(*number, (row, times.1));
+                            inner_waits.extend(after.map(|after| (after, row, times.0)));
+                        }
                     }
                     What::Wait { cell, .. } => {
                         let label = label(entry);
@@ -301,6 +308,15 @@ impl Assembly<'_> {
                     }
                 }
             }
+            let arrows = inner_waits.iter().filter_map(|&(after, to, start)| {
+                let &(from, end) = inner.get(&after)?;
+                let to = (to, start.max(end));
+                (start + 1 >= end).then_some(Arrow {
+                    from: (from, end),
+                    to,
+                })
+            });
+            self.timeline.arrows.extend(arrows);
             if let (Some(task), Some(row)) = (&record.under_way, rows[0]) {
                 let label = format!("{} (not done)", task.text);
                 let times = self.slice(row, Kind::Task, (task.start, part.records.now), label, 0);

@@ -5,7 +5,8 @@
 
 use super::cores::Cores;
 use super::{
-    ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Sink, access_kind, entry, place_of, refused,
+    ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Prepared, Sink, access_kind, entry, place_of,
+    refused,
 };
 use crate::engine::{Arena, Binding, Bindings, BufferId, Capture, Graph, Outcome, Place, Spec, TaskId};
 use crate::error::Error;
@@ -147,10 +148,10 @@ fn symbolic(index: u32, arg: &Arg) -> Option<Arg> {
 }
 
 /// The graph that lies in a chip's memory.
-pub(super) fn graph(core: &NativeCore, steps: Span) -> Result<Arc<Graph<ChipTask>>> {
+pub(super) fn graph(core: &NativeCore, steps: Span) -> Result<Arc<Graph<Prepared>>> {
     thread_local! {
         // A chip has one thread that serves, and one host, which never uses a segment's number twice.
-        static GRAPHS: RefCell<BTreeMap<Segment, Arc<Graph<ChipTask>>>> = const { RefCell::new(BTreeMap::new()) };
+        static GRAPHS: RefCell<BTreeMap<Segment, Arc<Graph<Prepared>>>> = const { RefCell::new(BTreeMap::new()) };
     }
     if let Some(graph) = GRAPHS.with_borrow(|graphs| graphs.get(&steps.segment).cloned()) {
         return Ok(graph);
@@ -166,7 +167,7 @@ pub(super) fn graph(core: &NativeCore, steps: Span) -> Result<Arc<Graph<ChipTask
 }
 
 /// Reads the list of submissions and works the order out.
-fn read(core: &NativeCore, steps: Span) -> Result<Graph<ChipTask>> {
+fn read(core: &NativeCore, steps: Span) -> Result<Graph<Prepared>> {
     use ringwork_isa::Core;
     let garbled = |why: String| ringwork_isa::Error::failed(format!("the captured graph is garbled: {why}"));
     let bytes: In<u8> = Region::from_span(steps).map_err(|dtype| garbled(format!("it holds {dtype}")))?;
@@ -201,7 +202,7 @@ fn read(core: &NativeCore, steps: Span) -> Result<Graph<ChipTask>> {
                         spec.touch(buffer, view, access_kind(*tag, buffer, true));
                     }
                 }
-                if let Outcome::Accepted(task) = capture.submit(&spec, task).map_err(refused)? {
+                if let Outcome::Accepted(task) = capture.submit(&spec, task.try_into()?).map_err(refused)? {
                     tasks.push(task);
                 }
             }
@@ -211,7 +212,7 @@ fn read(core: &NativeCore, steps: Span) -> Result<Graph<ChipTask>> {
 }
 
 /// Gives a graph to the cores, with these arguments for its parameters.
-pub(super) fn replay(cores: &mut Cores<'_>, graph: &Arc<Graph<ChipTask>>, arguments: &[Arg]) -> Result<()> {
+pub(super) fn replay(cores: &mut Cores<'_>, graph: &Arc<Graph<Prepared>>, arguments: &[Arg]) -> Result<()> {
     let mut bindings = Bindings::default();
     for index in 0..graph.parameter_bytes().len() {
         bindings.parameters.push(match arguments.get(index) {
@@ -223,7 +224,7 @@ pub(super) fn replay(cores: &mut Cores<'_>, graph: &Arc<Graph<ChipTask>>, argume
             _ => BufferId::new((1 << 40) + index as u64).into(),
         });
     }
-    match cores.engine.replay(graph, &bindings).map_err(refused)? {
+    match cores.engine().replay(graph, &bindings).map_err(refused)? {
         Outcome::Accepted(_) => Ok(()),
         Outcome::Full { fill, .. } => Err(ringwork_isa::Error::failed(format!(
             "the captured graph does not fit this chip: {fill}"

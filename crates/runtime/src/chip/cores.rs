@@ -1,10 +1,13 @@
 //! A chip's cores at work on a graph: here, or on threads beside this one where processors are free.
+//!
+//! The engine and the threads are kept from one graph to the next, so that a replay pays for nothing but its tasks.
 
-use super::{ChipTask, INDEX, INTERMEDIATE, PARAMETER, SCRATCH_BYTES};
+use super::{INDEX, INTERMEDIATE, PARAMETER, Prepared, SCRATCH_BYTES};
 use crate::engine::{Arena, BufferId, Config, Dispatch, Engine, Kind, Location};
 use ringwork_isa::{Arg, Error, ErrorKind, Result, Segment, Span};
 use ringwork_native::segment::Layout;
 use ringwork_native::{NativeCore, SCRATCH, registry};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The engine of a chip.
-pub(super) type ChipEngine = Engine<ChipTask, ()>;
+pub(super) type ChipEngine = Engine<Prepared, ()>;
 
 /// Cores of each kind: one for matrices, two for vectors.
 const MATRIX_CORES: u32 = 1;
@@ -23,32 +26,78 @@ const VECTOR_CORES: u32 = 2;
 /// How often to say that cores beside this one make progress.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a core is to do: a kernel with its arguments.
-type Job = (Dispatch, &'static registry::KernelEntry, Vec<Arg>);
+/// What a core beside this one is to do: a kernel with its arguments. The core goes along and comes back.
+struct Job {
+    dispatch: Dispatch,
+    /// The task whose end let it go.
+    after: Option<u64>,
+    entry: &'static registry::KernelEntry,
+    args: Vec<Arg>,
+    core: Box<NativeCore>,
+}
 
 /// What became of it.
-type Done = (Dispatch, Result<()>);
+type Done = (Dispatch, Box<NativeCore>, Result<()>);
 
-/// A core on a thread of its own.
+/// A thread for a core; it waits for jobs until it is dropped.
 struct Beside {
-    jobs: Sender<Job>,
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    /// The core itself, while it has nothing to do and its chip has a graph, and a count of what it has begun.
+    core: Option<Box<NativeCore>>,
     beats: Arc<AtomicU64>,
-    thread: JoinHandle<()>,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // It has caught its kernels' panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a chip keeps from one graph to the next. Of one that failed, nothing is kept.
+struct Crew {
+    engine: ChipEngine,
+    /// By executor.
+    beside: Vec<Option<Beside>>,
+    results: (Sender<Done>, Receiver<Done>),
+    /// Room for the arguments of a task.
+    args: Vec<Arg>,
+}
+
+thread_local! {
+    // A chip has one thread that serves.
+    static CREW: RefCell<Option<Box<Crew>>> = const { RefCell::new(None) };
+}
+
+impl Crew {
+    fn new() -> Result<Crew> {
+        let config = Config::new()
+            .arena(SCRATCH_BYTES)
+            .executors(Kind(0), MATRIX_CORES)
+            .executors(Kind(1), VECTOR_CORES);
+        Ok(Crew {
+            engine: Engine::new(&config).map_err(super::refused)?,
+            beside: (0..config.executors.len()).map(|_| None).collect(),
+            results: channel(),
+            args: Vec::new(),
+        })
+    }
 }
 
 /// The cores, and the graph they work on.
 pub(super) struct Cores<'c> {
     core: &'c NativeCore,
-    pub(super) engine: ChipEngine,
+    crew: Box<Crew>,
     scratch: Layout,
     /// What the parameters of a captured graph are this time.
     parameters: &'c [Arg],
     /// Tasks that were given to a core and not begun.
     given: VecDeque<Dispatch>,
-    /// By executor.
-    beside: Vec<Option<Beside>>,
     busy: usize,
-    results: (Sender<Done>, Receiver<Done>),
     failure: Option<Error>,
 }
 
@@ -57,21 +106,21 @@ impl<'c> Cores<'c> {
         let scratch = core
             .scratch(SCRATCH_BYTES)
             .map_err(|error| Error::failed(format!("memory for intermediates: {error}")))?;
-        let config = Config::new()
-            .arena(SCRATCH_BYTES)
-            .executors(Kind(0), MATRIX_CORES)
-            .executors(Kind(1), VECTOR_CORES);
+        let kept = CREW.with_borrow_mut(Option::take);
         Ok(Cores {
             core,
-            engine: Engine::new(&config).map_err(super::refused)?,
+            crew: kept.map_or_else(|| Crew::new().map(Box::new), Ok)?,
             scratch,
             parameters,
             given: VecDeque::new(),
-            beside: (0..config.executors.len()).map(|_| None).collect(),
             busy: 0,
-            results: channel(),
             failure: None,
         })
+    }
+
+    /// What orders the tasks.
+    pub(super) fn engine(&mut self) -> &mut ChipEngine {
+        &mut self.crew.engine
     }
 
     /// Whether a task has failed.
@@ -81,7 +130,7 @@ impl<'c> Cores<'c> {
 
     /// An intermediate's place in memory.
     pub(super) fn in_scratch(&self, span: Span, buffer: BufferId) -> Span {
-        match self.engine.placement(buffer) {
+        match self.crew.engine.placement(buffer) {
             Some(placement) => self.at(span, placement.offset),
             None => span,
         }
@@ -96,10 +145,11 @@ impl<'c> Cores<'c> {
     }
 
     /// Runs what is left.
-    pub(super) fn finish(&mut self) -> Result<()> {
-        while self.engine.live() > 0 {
-            if self.engine.is_stalled() {
+    pub(super) fn finish(mut self) -> Result<()> {
+        while self.crew.engine.live() > 0 {
+            if self.crew.engine.is_stalled() {
                 let stall = self
+                    .crew
                     .engine
                     .stall()
                     .map_or_else(String::new, |stall| stall.to_string());
@@ -107,7 +157,14 @@ impl<'c> Cores<'c> {
             }
             self.advance_any();
         }
-        self.check()
+        self.check()?;
+        self.crew.engine.end_run().map_err(super::refused)?;
+        for beside in self.crew.beside.iter_mut().flatten() {
+            // It holds the memory that the chip has now.
+            beside.core = None;
+        }
+        CREW.set(Some(self.crew));
+        Ok(())
     }
 
     /// Makes one step: runs a task here, or waits for one that runs beside.
@@ -120,7 +177,7 @@ impl<'c> Cores<'c> {
     }
 
     fn advance_any(&mut self) {
-        while let Some(dispatch) = self.engine.ready() {
+        while let Some(dispatch) = self.crew.engine.ready() {
             self.given.push_back(dispatch);
         }
         let together = self.given.len() + self.busy > 1;
@@ -129,29 +186,40 @@ impl<'c> Cores<'c> {
                 self.give(dispatch);
             }
         } else if let Some(dispatch) = self.given.pop_front() {
-            let outcome = self
-                .job(dispatch)
-                .and_then(|(_, entry, args)| run(self.core, dispatch, entry, &args));
-            return self.report(dispatch, outcome);
+            return self.run_here(dispatch);
         }
         if self.busy > 0 {
-            let (dispatch, outcome) = self.wait();
+            let (dispatch, core, outcome) = self.wait();
             self.busy -= 1;
+            if let Some(beside) = &mut self.crew.beside[dispatch.executor.0 as usize] {
+                beside.core = Some(core);
+            }
             self.report(dispatch, outcome);
         }
+    }
+
+    fn run_here(&mut self, dispatch: Dispatch) {
+        let mut args = std::mem::take(&mut self.crew.args);
+        args.clear();
+        let after = self.crew.engine.let_go_by(dispatch.task);
+        let outcome = self
+            .resolve_all(dispatch, &mut args)
+            .and_then(|entry| run(self.core, dispatch, after, entry, &args));
+        self.crew.args = args;
+        self.report(dispatch, outcome);
     }
 
     /// Waits for a core beside this one, and speaks for it meanwhile.
     fn wait(&self) -> Done {
         let beats = || {
-            let cores = self.beside.iter().flatten();
+            let cores = self.crew.beside.iter().flatten();
             cores
                 .map(|beside| beside.beats.load(Ordering::Relaxed))
                 .sum::<u64>()
         };
         let mut before = beats();
         loop {
-            match self.results.1.recv_timeout(LOOK) {
+            match self.crew.results.1.recv_timeout(LOOK) {
                 Ok(result) => return result,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     let now = beats();
@@ -165,36 +233,30 @@ impl<'c> Cores<'c> {
     }
 
     fn report(&mut self, dispatch: Dispatch, outcome: Result<()>) {
+        let engine = &mut self.crew.engine;
         let reported = match outcome {
-            Ok(()) => self.engine.complete(dispatch.task, dispatch.executor),
+            Ok(()) => engine.complete(dispatch.task, dispatch.executor),
             Err(error) => {
-                let kernel = self
-                    .engine
-                    .payload(dispatch.task)
-                    .map(|task| task.kernel.to_string());
-                self.failure
-                    .get_or_insert_with(|| in_graph(error, kernel.as_deref()));
-                self.engine.fail(dispatch.task, dispatch.executor, ())
+                let kernel = engine.payload(dispatch.task).map(|task| task.entry.name);
+                self.failure.get_or_insert_with(|| in_graph(error, kernel));
+                engine.fail(dispatch.task, dispatch.executor, ())
             }
         };
         debug_assert!(reported.is_ok(), "it was dispatched");
     }
 
-    /// A kernel with its arguments, every parameter and intermediate where it is.
-    fn job(&self, dispatch: Dispatch) -> Result<Job> {
-        let Some(task) = self.engine.payload(dispatch.task) else {
+    /// A task's kernel, and its arguments, every parameter and intermediate where it is.
+    fn resolve_all(&self, dispatch: Dispatch, args: &mut Vec<Arg>) -> Result<&'static registry::KernelEntry> {
+        let Some(task) = self.crew.engine.payload(dispatch.task) else {
             return Err(Error::failed("a task without a kernel"));
         };
-        let entry = registry::find(&task.kernel).map_err(|unknown| Error::failed(unknown.to_string()))?;
-        let resolve = |arg: &Arg| match arg {
-            Arg::Memory(span) => self.resolve(dispatch, *span).map(Arg::Memory),
-            other => Ok(*other),
-        };
-        Ok((
-            dispatch,
-            entry,
-            task.args.iter().map(resolve).collect::<Result<_>>()?,
-        ))
+        for arg in &task.args {
+            args.push(match arg {
+                Arg::Memory(span) => Arg::Memory(self.resolve(dispatch, *span)?),
+                other => *other,
+            });
+        }
+        Ok(task.entry)
     }
 
     fn resolve(&self, dispatch: Dispatch, span: Span) -> Result<Span> {
@@ -223,7 +285,7 @@ impl<'c> Cores<'c> {
                 ..real
             });
         }
-        match self.engine.locate(dispatch.task, BufferId::captured(index)) {
+        match self.crew.engine.locate(dispatch.task, BufferId::captured(index)) {
             Some(Location::Arena(placement)) if placement.arena == Arena(0) => {
                 Ok(self.at(span, placement.offset))
             }
@@ -231,59 +293,71 @@ impl<'c> Cores<'c> {
         }
     }
 
-    /// Gives a task to its core's thread.
+    /// Gives a task to its core's thread; if there is none to be had, it is run here.
     fn give(&mut self, dispatch: Dispatch) {
-        let job = match self.job(dispatch) {
-            Ok(job) => job,
+        let at = dispatch.executor.0 as usize;
+        if self.crew.beside[at].is_none() {
+            self.crew.beside[at] = start_beside(self.crew.results.0.clone());
+        }
+        let mut args = Vec::new();
+        let entry = match self.resolve_all(dispatch, &mut args) {
+            Ok(entry) => entry,
             Err(error) => return self.report(dispatch, Err(error)),
         };
-        let at = dispatch.executor.0 as usize;
-        if self.beside[at].is_none() {
-            self.beside[at] = self.start_beside(number_of(dispatch));
+        let after = self.crew.engine.let_go_by(dispatch.task);
+        let sent = self.crew.beside[at].as_mut().is_some_and(|beside| {
+            let core = beside.core.take().unwrap_or_else(|| {
+                let (core, beats) = self.core.sibling(number_of(dispatch));
+                beside.beats = beats;
+                Box::new(core)
+            });
+            let job = Job {
+                dispatch,
+                after,
+                entry,
+                args,
+                core,
+            };
+            beside.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
+        });
+        if sent {
+            self.busy += 1;
+        } else {
+            self.run_here(dispatch);
         }
-        let sent = match &self.beside[at] {
-            Some(beside) => beside.jobs.send(job).map_err(|job| job.0),
-            None => Err(job),
-        };
-        match sent {
-            Ok(()) => self.busy += 1,
-            // No thread to be had: here, then.
-            Err((_, entry, args)) => {
-                let outcome = run(self.core, dispatch, entry, &args);
-                self.report(dispatch, outcome);
-            }
-        }
-    }
-
-    fn start_beside(&self, number: u8) -> Option<Beside> {
-        let (core, beats) = self.core.sibling(number);
-        let (jobs, todo) = channel::<Job>();
-        let results = self.results.0.clone();
-        let work = move || {
-            for (dispatch, entry, args) in todo {
-                let ended = std::panic::catch_unwind(AssertUnwindSafe(|| run(&core, dispatch, entry, &args)));
-                let outcome = ended.unwrap_or_else(|panic| {
-                    let words = crate::host::words(&*panic);
-                    Err(Error::failed(format!("the kernel panicked: {words}")))
-                });
-                if results.send((dispatch, outcome)).is_err() {
-                    return;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("core".into()).spawn(work).ok()?;
-        Some(Beside { jobs, beats, thread })
     }
 }
 
-impl Drop for Cores<'_> {
-    fn drop(&mut self) {
-        for Beside { jobs, thread, .. } in self.beside.drain(..).flatten() {
-            drop(jobs);
-            // It has caught its kernels' panics.
-            let _ = thread.join();
+/// A thread that runs what it is given.
+fn start_beside(results: Sender<Done>) -> Option<Beside> {
+    let (jobs, todo) = channel::<Job>();
+    let work = move || {
+        for Job {
+            dispatch,
+            after,
+            entry,
+            args,
+            core,
+        } in todo
+        {
+            let ended =
+                std::panic::catch_unwind(AssertUnwindSafe(|| run(&core, dispatch, after, entry, &args)));
+            let outcome = ended.unwrap_or_else(|panic| {
+                let words = crate::host::words(&*panic);
+                Err(Error::failed(format!("the kernel panicked: {words}")))
+            });
+            if results.send((dispatch, core, outcome)).is_err() {
+                return;
+            }
         }
-    }
+    };
+    let thread = std::thread::Builder::new().name("core".into()).spawn(work).ok()?;
+    Some(Beside {
+        jobs: Some(jobs),
+        thread: Some(thread),
+        core: None,
+        beats: Arc::default(),
+    })
 }
 
 /// The number of a core in its chip's record; 0 is the chip.
@@ -295,10 +369,11 @@ fn number_of(dispatch: Dispatch) -> u8 {
 fn run(
     core: &NativeCore,
     dispatch: Dispatch,
+    after: Option<u64>,
     entry: &'static registry::KernelEntry,
     args: &[Arg],
 ) -> Result<()> {
-    let begun = core.begin_task(entry, number_of(dispatch), dispatch.task.sequence());
+    let begun = core.begin_task(entry, number_of(dispatch), dispatch.task.sequence(), after);
     let outcome = (entry.run)(core, args);
     core.end_task(begun, outcome.is_err());
     outcome

@@ -69,7 +69,7 @@ pub fn run(core: &NativeCore, args: &[Arg], parameters: usize, build: Build) -> 
 fn run_built(core: &NativeCore, arguments: &[Arg], infer: bool, build: Build) -> Result<()> {
     let mut orch = ChipOrchestrator::new(Sink::Cores(Box::new(Cores::new(core, &[])?)), infer);
     let built = build(&mut orch, arguments);
-    let Sink::Cores(mut cores) = orch.sink else {
+    let Sink::Cores(cores) = orch.sink else {
         return built;
     };
     // A failed task explains an orchestration that gave up.
