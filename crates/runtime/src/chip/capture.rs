@@ -3,6 +3,7 @@
 //! What travels is the list of submissions, in memory of the chip. The chip works the order out when it first
 //! meets the list, and keeps the result: a replay infers nothing.
 
+use super::bound::Bound;
 use super::cores::Cores;
 use super::{
     ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Prepared, Sink, access_kind, entry, place_of,
@@ -147,23 +148,35 @@ fn symbolic(index: u32, arg: &Arg) -> Option<Arg> {
     }
 }
 
-/// The graph that lies in a chip's memory.
-pub(super) fn graph(core: &NativeCore, steps: Span) -> Result<Arc<Graph<Prepared>>> {
-    thread_local! {
-        // A chip has one thread that serves, and one host, which never uses a segment's number twice.
-        static GRAPHS: RefCell<BTreeMap<Segment, Arc<Graph<Prepared>>>> = const { RefCell::new(BTreeMap::new()) };
-    }
-    if let Some(graph) = GRAPHS.with_borrow(|graphs| graphs.get(&steps.segment).cloned()) {
-        return Ok(graph);
-    }
-    let graph = Arc::new(read(core, steps)?);
+/// A graph as a chip keeps it, with the arguments that its tasks had last.
+struct Kept {
+    graph: Arc<Graph<Prepared>>,
+    bound: Bound,
+}
+
+thread_local! {
+    // A chip has one thread that serves, and one host, which never uses a segment's number twice.
+    static GRAPHS: RefCell<BTreeMap<Segment, Kept>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Runs the graph that lies in a chip's memory, with these arguments for its parameters.
+pub(super) fn run(core: &NativeCore, steps: Span, arguments: &[Arg]) -> Result<()> {
+    let kept = GRAPHS.with_borrow_mut(|graphs| graphs.remove(&steps.segment));
+    let mut kept = match kept {
+        Some(kept) => kept,
+        None => Kept {
+            graph: Arc::new(read(core, steps)?),
+            bound: Bound::default(),
+        },
+    };
+    let outcome = replay(core, &mut kept, arguments);
     GRAPHS.with_borrow_mut(|graphs| {
         if graphs.len() >= KEPT {
             graphs.pop_first();
         }
-        graphs.insert(steps.segment, graph.clone());
+        graphs.insert(steps.segment, kept);
     });
-    Ok(graph)
+    outcome
 }
 
 /// Reads the list of submissions and works the order out.
@@ -211,8 +224,8 @@ fn read(core: &NativeCore, steps: Span) -> Result<Graph<Prepared>> {
     capture.finish().map_err(refused)
 }
 
-/// Gives a graph to the cores, with these arguments for its parameters.
-pub(super) fn replay(cores: &mut Cores<'_>, graph: &Arc<Graph<Prepared>>, arguments: &[Arg]) -> Result<()> {
+fn replay(core: &NativeCore, Kept { graph, bound }: &mut Kept, arguments: &[Arg]) -> Result<()> {
+    let mut cores = Cores::new(core)?;
     let mut bindings = Bindings::default();
     for index in 0..graph.parameter_bytes().len() {
         bindings.parameters.push(match arguments.get(index) {
@@ -224,10 +237,15 @@ pub(super) fn replay(cores: &mut Cores<'_>, graph: &Arc<Graph<Prepared>>, argume
             _ => BufferId::new((1 << 40) + index as u64).into(),
         });
     }
-    match cores.engine().replay(graph, &bindings).map_err(refused)? {
-        Outcome::Accepted(_) => Ok(()),
-        Outcome::Full { fill, .. } => Err(ringwork_isa::Error::failed(format!(
-            "the captured graph does not fit this chip: {fill}"
-        ))),
-    }
+    let replay = match cores.engine().replay(graph, &bindings).map_err(refused)? {
+        Outcome::Accepted(replay) => replay,
+        Outcome::Full { fill, .. } => {
+            let why = format!("the captured graph does not fit this chip: {fill}");
+            return Err(ringwork_isa::Error::failed(why));
+        }
+    };
+    let scratch = cores.scratch;
+    bound.bind(graph, arguments, cores.engine().blocks(replay), scratch)?;
+    cores.bound = Some(bound);
+    cores.finish()
 }

@@ -2,11 +2,12 @@
 //!
 //! The engine and the threads are kept from one graph to the next, so that a replay pays for nothing but its tasks.
 
-use super::{INDEX, INTERMEDIATE, PARAMETER, Prepared, SCRATCH_BYTES};
-use crate::engine::{Arena, BufferId, Config, Dispatch, Engine, Kind, Location};
-use ringwork_isa::{Arg, Error, ErrorKind, Result, Segment, Span};
+use super::bound::{Bound, in_scratch};
+use super::{Prepared, SCRATCH_BYTES};
+use crate::engine::{BufferId, Config, Dispatch, Engine, Kind};
+use ringwork_isa::{Arg, Error, ErrorKind, Result, Span};
 use ringwork_native::segment::Layout;
-use ringwork_native::{NativeCore, SCRATCH, registry};
+use ringwork_native::{NativeCore, registry};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -64,8 +65,6 @@ struct Crew {
     /// By executor.
     beside: Vec<Option<Beside>>,
     results: (Sender<Done>, Receiver<Done>),
-    /// Room for the arguments of a task.
-    args: Vec<Arg>,
 }
 
 thread_local! {
@@ -83,7 +82,6 @@ impl Crew {
             engine: Engine::new(&config).map_err(super::refused)?,
             beside: (0..config.executors.len()).map(|_| None).collect(),
             results: channel(),
-            args: Vec::new(),
         })
     }
 }
@@ -92,9 +90,9 @@ impl Crew {
 pub(super) struct Cores<'c> {
     core: &'c NativeCore,
     crew: Box<Crew>,
-    scratch: Layout,
-    /// What the parameters of a captured graph are this time.
-    parameters: &'c [Arg],
+    pub(super) scratch: Layout,
+    /// The arguments of the tasks, if they are a captured graph's.
+    pub(super) bound: Option<&'c Bound>,
     /// Tasks that were given to a core and not begun.
     given: VecDeque<Dispatch>,
     busy: usize,
@@ -102,7 +100,7 @@ pub(super) struct Cores<'c> {
 }
 
 impl<'c> Cores<'c> {
-    pub(super) fn new(core: &'c NativeCore, parameters: &'c [Arg]) -> Result<Cores<'c>> {
+    pub(super) fn new(core: &'c NativeCore) -> Result<Cores<'c>> {
         let scratch = core
             .scratch(SCRATCH_BYTES)
             .map_err(|error| Error::failed(format!("memory for intermediates: {error}")))?;
@@ -111,7 +109,7 @@ impl<'c> Cores<'c> {
             core,
             crew: kept.map_or_else(|| Crew::new().map(Box::new), Ok)?,
             scratch,
-            parameters,
+            bound: None,
             given: VecDeque::new(),
             busy: 0,
             failure: None,
@@ -131,16 +129,8 @@ impl<'c> Cores<'c> {
     /// An intermediate's place in memory.
     pub(super) fn in_scratch(&self, span: Span, buffer: BufferId) -> Span {
         match self.crew.engine.placement(buffer) {
-            Some(placement) => self.at(span, placement.offset),
+            Some(placement) => in_scratch(span, self.scratch, placement.offset),
             None => span,
-        }
-    }
-
-    fn at(&self, span: Span, offset: u64) -> Span {
-        Span {
-            segment: SCRATCH,
-            base: self.scratch.data_offset() + offset,
-            ..span
         }
     }
 
@@ -199,14 +189,23 @@ impl<'c> Cores<'c> {
     }
 
     fn run_here(&mut self, dispatch: Dispatch) {
-        let mut args = std::mem::take(&mut self.crew.args);
-        args.clear();
         let after = self.crew.engine.let_go_by(dispatch.task);
         let outcome = self
-            .resolve_all(dispatch, &mut args)
-            .and_then(|entry| run(self.core, dispatch, after, entry, &args));
-        self.crew.args = args;
+            .task(dispatch)
+            .and_then(|(entry, args)| run(self.core, dispatch, after, entry, args));
         self.report(dispatch, outcome);
+    }
+
+    /// A task's kernel, and its arguments as a core sees them.
+    fn task(&self, dispatch: Dispatch) -> Result<(&'static registry::KernelEntry, &[Arg])> {
+        let engine = &self.crew.engine;
+        let found = match self.bound {
+            Some(bound) => engine.node_of(dispatch.task).and_then(|node| bound.task(node)),
+            None => engine
+                .payload(dispatch.task)
+                .map(|task| (task.entry, &*task.args)),
+        };
+        found.ok_or_else(|| Error::failed("a task without a kernel"))
     }
 
     /// Waits for a core beside this one, and speaks for it meanwhile.
@@ -245,63 +244,14 @@ impl<'c> Cores<'c> {
         debug_assert!(reported.is_ok(), "it was dispatched");
     }
 
-    /// A task's kernel, and its arguments, every parameter and intermediate where it is.
-    fn resolve_all(&self, dispatch: Dispatch, args: &mut Vec<Arg>) -> Result<&'static registry::KernelEntry> {
-        let Some(task) = self.crew.engine.payload(dispatch.task) else {
-            return Err(Error::failed("a task without a kernel"));
-        };
-        for arg in &task.args {
-            args.push(match arg {
-                Arg::Memory(span) => Arg::Memory(self.resolve(dispatch, *span)?),
-                other => *other,
-            });
-        }
-        Ok(task.entry)
-    }
-
-    fn resolve(&self, dispatch: Dispatch, span: Span) -> Result<Span> {
-        let Segment(number) = span.segment;
-        if number & INTERMEDIATE == 0 || number >= SCRATCH.0 {
-            return Ok(span);
-        }
-        let index = number & INDEX;
-        if number & PARAMETER == PARAMETER {
-            let real = match self.parameters.get(index as usize) {
-                Some(Arg::Memory(real)) => *real,
-                _ => return Err(Error::failed(format!("parameter {index} is no memory"))),
-            };
-            let inside = span
-                .start
-                .checked_add(span.len)
-                .is_some_and(|end| end <= real.len);
-            if !inside || real.dtype != span.dtype {
-                return Err(Error::failed(format!(
-                    "parameter {index} is not what was captured"
-                )));
-            }
-            return Ok(Span {
-                start: real.start + span.start,
-                len: span.len,
-                ..real
-            });
-        }
-        match self.crew.engine.locate(dispatch.task, BufferId::captured(index)) {
-            Some(Location::Arena(placement)) if placement.arena == Arena(0) => {
-                Ok(self.at(span, placement.offset))
-            }
-            _ => Err(Error::failed(format!("intermediate {index} has no place"))),
-        }
-    }
-
     /// Gives a task to its core's thread; if there is none to be had, it is run here.
     fn give(&mut self, dispatch: Dispatch) {
         let at = dispatch.executor.0 as usize;
         if self.crew.beside[at].is_none() {
             self.crew.beside[at] = start_beside(self.crew.results.0.clone());
         }
-        let mut args = Vec::new();
-        let entry = match self.resolve_all(dispatch, &mut args) {
-            Ok(entry) => entry,
+        let (entry, args) = match self.task(dispatch) {
+            Ok((entry, args)) => (entry, args.to_vec()),
             Err(error) => return self.report(dispatch, Err(error)),
         };
         let after = self.crew.engine.let_go_by(dispatch.task);

@@ -15,6 +15,7 @@
 //! - **CHIP-2 (own memory).** Intermediates lie in memory of the chip that no other chip and no host task sees.
 //! - **CHIP-3 (ends).** A graph has ended, and no core works on it, when its task has.
 
+mod bound;
 mod capture;
 mod cores;
 mod entry;
