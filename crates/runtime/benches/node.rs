@@ -133,9 +133,10 @@ fn throughput(chips: u32) {
     rate(&format!("tasks in chains to {chips} chips"), tasks, start);
 }
 
-/// A chip's own graph of 1,000 tasks in a chain, each way.
-fn chip_graphs() {
+/// A chip's own graph of 1,000 tasks in a chain, each way, and the same tasks sent one by one by the host.
+fn chip_graphs(only: Option<&str>) {
     const TASKS: u32 = 1000;
+    let wanted = |way: &str| only.is_none_or(|only| only == way);
     let chip = Device(0);
     let node = Node::builder().devices(0..1).launch().expect("launch");
     let (x, y) = [(); 2]
@@ -148,14 +149,30 @@ fn chip_graphs() {
         ("explicit", explicit(task())),
         ("captured", captured.replay(&task()).expect("replay")),
     ];
-    for (way, task) in ways {
+    let timed = |way: &str, run: &dyn Fn()| {
         let mut times = Vec::new();
         for _ in 0..200 {
             let start = Instant::now();
-            node.run(|orch| orch.submit(chip, task.clone())).expect("run");
+            run();
             times.push(start.elapsed());
         }
         percentiles(&format!("a chip's graph of {TASKS} tasks, {way}"), times);
+    };
+    for (way, task) in ways.into_iter().filter(|(way, _)| wanted(way)) {
+        timed(way, &|| {
+            node.run(|orch| orch.submit(chip, task.clone())).expect("run");
+        });
+    }
+    if wanted("resubmitted") {
+        timed("captured and shipped again", &|| {
+            let captured = node.capture(chip, &task()).expect("capture");
+            let task = captured.replay(&task()).expect("replay");
+            node.run(|orch| orch.submit(chip, task)).expect("run");
+        });
+        timed("resubmitted by the host", &|| {
+            node.run(|orch| (0..TASKS).try_for_each(|_| orch.submit(chip, touch::task(&x, &y)).map(drop)))
+                .expect("run");
+        });
     }
 }
 
@@ -275,7 +292,12 @@ fn main() {
         throughput(2);
     }
     if wanted("chip") {
-        chip_graphs();
+        chip_graphs(
+            std::env::args()
+                .nth(2)
+                .as_deref()
+                .filter(|way| !way.starts_with('-')),
+        );
     }
     if wanted("recorder") {
         recorder();

@@ -38,7 +38,9 @@ pub(crate) struct Flights {
     /// Those whose chip had no room, in order.
     unsent: VecDeque<u64>,
     /// Host closures whose turn it is.
-    pub(crate) hosts: VecDeque<TaskId>,
+    pub(crate) hosts: Vec<(TaskId, Executor)>,
+    /// How many have begun and not ended.
+    pub(crate) hosted: usize,
     /// Tasks that have run and wait for a signal to be done.
     deferred: Vec<(TaskId, Arc<Work>)>,
     failures: Vec<Failed>,
@@ -68,13 +70,20 @@ impl State {
     /// Takes in what has happened, and starts what can be started.
     pub(crate) fn move_on(&mut self) {
         self.take_events();
+        self.take_hosted();
         self.look_at_signals();
         self.start_ready();
     }
 
-    /// Where host closures run.
-    pub(crate) fn host_executor(&self) -> Executor {
+    /// The first of those that run host closures.
+    pub(crate) fn first_host(&self) -> Executor {
         executor(self.devices.len())
+    }
+
+    /// Host closures that are to begin now; they count as begun.
+    pub(crate) fn take_hosts(&mut self) -> Vec<(TaskId, Executor)> {
+        self.flights.hosted += self.flights.hosts.len();
+        std::mem::take(&mut self.flights.hosts)
     }
 
     /// Sends what the engine lets go.
@@ -89,7 +98,7 @@ impl State {
                 continue;
             };
             match &work.parts {
-                Parts::Host(_) => self.flights.hosts.push_back(dispatch.task),
+                Parts::Host(_) => self.flights.hosts.push((dispatch.task, dispatch.executor)),
                 Parts::Anywhere(_) => self.take_off(dispatch.task, dispatch.executor.0 as usize, &work, 0),
                 Parts::Chips(parts) => {
                     for (part, (chip, _)) in parts.iter().enumerate() {

@@ -8,7 +8,7 @@ use crate::platform::Simulated;
 use crate::timeline::{Epoch, Records};
 use ringwork_isa::{Device, Rank, Segment, Signal, Task};
 use ringwork_native::segment::{Alarm, Attached, Layout};
-use ringwork_native::{Event, Fleet, InitialSegment, Interrupter, LastSeen, Launch, Members};
+use ringwork_native::{Event, Fleet, InitialSegment, Interrupter, LastSeen, Launch, Members, Waiter};
 use ringwork_sim::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,6 +57,10 @@ pub(crate) trait Machine: Send {
     fn events(&mut self) -> Vec<Event>;
     /// Waits until something happens; false at the deadline or when interrupted.
     fn wait(&mut self, deadline: Option<Instant>) -> bool;
+    /// Waits as `wait` does, without the machine; `None` where that cannot be.
+    fn waiter(&self) -> Option<Waiter> {
+        None
+    }
     fn interrupted(&self) -> bool;
     fn interrupter(&self) -> Interrupter;
     /// How a chip ended, if it has.
@@ -197,6 +201,10 @@ impl Machine for NativeMachine {
 
     fn wait(&mut self, deadline: Option<Instant>) -> bool {
         self.fleet.wait(deadline)
+    }
+
+    fn waiter(&self) -> Option<Waiter> {
+        Some(self.fleet.waiter())
     }
 
     fn interrupted(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::domain::{Domain, DomainPlan, DomainSpec, list};
 use crate::engine::{Config, Engine, Kind, Ring, SignalId};
 use crate::error::{Error, Result};
 use crate::flight::Flights;
-use crate::host::Closures;
+use crate::host::{Closures, Reports, SUB_WORKERS};
 use crate::intermediate::Placed;
 use crate::log::Log;
 use crate::machine::sim::SimMachine;
@@ -17,7 +17,7 @@ use crate::tensor::Tensor;
 use crate::work::Work;
 use ringwork_isa::{Device, Element, Level, Rank, Segment, Signal};
 use ringwork_native::segment::Layout;
-use ringwork_native::{Interrupter, Launch, Members};
+use ringwork_native::{Interrupter, Launch, Members, Waiter};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +42,9 @@ pub struct Node {
 pub(crate) struct Shared {
     state: Arc<Mutex<State>>,
     closures: Arc<Mutex<Closures>>,
+    pub(crate) finished: Reports,
+    /// What to wait with while the state is not locked; `None` where the machine itself must be asked.
+    pub(crate) waiter: Option<Waiter>,
 }
 
 impl fmt::Debug for Shared {
@@ -95,8 +98,9 @@ pub(crate) struct State {
     pub(crate) log: Log,
     /// Signals that tasks wait for, and how many do.
     pub(crate) signals: BTreeMap<SignalId, (Signal, usize)>,
-    /// Whose host task is running.
-    pub(crate) host_thread: Option<ThreadId>,
+    /// Threads that run host tasks.
+    pub(crate) host_threads: Vec<ThreadId>,
+    pub(crate) finished: Reports,
     /// Where intermediates are, by the segment that stands for each.
     pub(crate) intermediates: BTreeMap<Segment, Placed>,
     /// The intermediates of each open scope; the first is the run's own.
@@ -136,11 +140,9 @@ impl Node {
                 Box::new(machine)
             }
         };
-        let engine = engine(
-            builder.devices.len(),
-            builder.task_slots,
-            builder.intermediate_bytes,
-        );
+        let hosts = machine.waiter().map_or(1, |_| SUB_WORKERS);
+        let (slots, bytes) = (builder.task_slots, builder.intermediate_bytes);
+        let engine = engine(builder.devices.len(), hosts, slots, bytes);
         let engine = engine.map_err(|problem| Error::config("task_slots", problem.to_string()))?;
         let log = Log::new(builder.record, builder.devices.len());
         let mut state = State {
@@ -154,7 +156,8 @@ impl Node {
             flights: Flights::default(),
             log,
             signals: BTreeMap::new(),
-            host_thread: None,
+            host_threads: Vec::new(),
+            finished: Reports::default(),
             intermediates: BTreeMap::new(),
             scopes: vec![Vec::new()],
             intermediate_bytes: builder.intermediate_bytes,
@@ -171,6 +174,8 @@ impl Node {
         let contexts = ChipContext::of_all(&state.devices, &plans);
         let interrupter = state.machine.interrupter();
         let shared = Shared {
+            finished: state.finished.clone(),
+            waiter: state.machine.waiter(),
             state: Arc::new(Mutex::new(state)),
             closures: Arc::default(),
         };
@@ -306,6 +311,7 @@ impl Node {
         }
         drop(state);
         drop(self.shared.take_closures());
+        self.shared.dismiss_sub_workers();
     }
 }
 
@@ -347,9 +353,10 @@ impl Drop for Node {
 /// How many tasks a chip has at once: the one it runs, and some that it need not wait for.
 const DEPTH: u32 = 8;
 
-/// Chips, each with memory for intermediates, and the host.
+/// Chips, each with memory for intermediates, and the sub-workers of the host.
 fn engine(
     chips: usize,
+    hosts: u32,
     slots: u32,
     intermediate_bytes: u64,
 ) -> std::result::Result<Engine<Arc<Work>, ()>, crate::engine::Error> {
@@ -358,12 +365,12 @@ fn engine(
     for _ in 0..chips {
         config = config.arena(intermediate_bytes);
     }
-    Engine::new(&config.executors(HOST, 1))
+    Engine::new(&config.executors(HOST, hosts))
 }
 
 /// The kind of executor that a chip is.
 pub(crate) const CHIP: Kind = Kind(0);
-/// The kind of executor that the host is.
+/// The kind of executor that a sub-worker of the host is.
 pub(crate) const HOST: Kind = Kind(1);
 
 /// Opens a domain on a node.

@@ -323,9 +323,17 @@ impl Assembly<'_> {
                 self.ran(part.log.task(task.number), row, times);
             }
         }
-        let mut host = None;
+        let used: BTreeSet<u32> = part.log.on_host().map(|hosted| hosted.sub_worker).collect();
+        let mut hosts = BTreeMap::new();
+        for number in used {
+            let name = match number {
+                0 => format!("{}host", part.prefix),
+                _ => format!("{}host {number}", part.prefix),
+            };
+            hosts.insert(number, self.row(name));
+        }
         for hosted in part.log.on_host() {
-            let row = *host.get_or_insert_with(|| self.row(format!("{}host", part.prefix)));
+            let row = hosts[&hosted.sub_worker];
             let times = self.slice(
                 row,
                 Kind::Task,

@@ -137,15 +137,11 @@ impl<'c> Cores<'c> {
     /// Runs what is left.
     pub(super) fn finish(mut self) -> Result<()> {
         while self.crew.engine.live() > 0 {
-            if self.crew.engine.is_stalled() {
-                let stall = self
-                    .crew
-                    .engine
-                    .stall()
-                    .map_or_else(String::new, |stall| stall.to_string());
+            if !self.advance_any() {
+                let stall = self.crew.engine.stall();
+                let stall = stall.map_or_else(String::new, |stall| stall.to_string());
                 return Err(Error::failed(format!("the chip's graph: {stall}")));
             }
-            self.advance_any();
         }
         self.check()?;
         self.crew.engine.end_run().map_err(super::refused)?;
@@ -166,7 +162,8 @@ impl<'c> Cores<'c> {
         self.check()
     }
 
-    fn advance_any(&mut self) {
+    /// The same; whether there was a step to make.
+    fn advance_any(&mut self) -> bool {
         while let Some(dispatch) = self.crew.engine.ready() {
             self.given.push_back(dispatch);
         }
@@ -176,9 +173,11 @@ impl<'c> Cores<'c> {
                 self.give(dispatch);
             }
         } else if let Some(dispatch) = self.given.pop_front() {
-            return self.run_here(dispatch);
+            self.run_here(dispatch);
+            return true;
         }
-        if self.busy > 0 {
+        let waits = self.busy > 0;
+        if waits {
             let (dispatch, core, outcome) = self.wait();
             self.busy -= 1;
             if let Some(beside) = &mut self.crew.beside[dispatch.executor.0 as usize] {
@@ -186,6 +185,7 @@ impl<'c> Cores<'c> {
             }
             self.report(dispatch, outcome);
         }
+        waits
     }
 
     fn run_here(&mut self, dispatch: Dispatch) {
@@ -236,8 +236,11 @@ impl<'c> Cores<'c> {
         let reported = match outcome {
             Ok(()) => engine.complete(dispatch.task, dispatch.executor),
             Err(error) => {
-                let kernel = engine.payload(dispatch.task).map(|task| task.entry.name);
-                self.failure.get_or_insert_with(|| in_graph(error, kernel));
+                let kernel = engine
+                    .payload(dispatch.task)
+                    .map(|task| task.entry.id().to_string());
+                self.failure
+                    .get_or_insert_with(|| in_graph(error, kernel.as_deref()));
                 engine.fail(dispatch.task, dispatch.executor, ())
             }
         };
