@@ -8,8 +8,8 @@ use ringwork_isa::{
 };
 use ringwork_macros::kernel;
 use ringwork_runtime::{Device, DomainSpec, Error, Node, Rank};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// y = x + by
@@ -238,78 +238,6 @@ fn a_task_for_any_chip_goes_where_its_memory_is() {
     let mut who = slot.read(Rank(1)).unwrap();
     who.sort_unstable();
     assert_eq!(who, [1, 1, 1, 1, 2, 2, 2, 2]);
-}
-
-#[test]
-fn a_host_task_takes_its_turn_between_chips() {
-    let node = node(2);
-    let (x, y) = (node.tensor(A, &[1, 2]).unwrap(), node.zeros::<i32>(B, 2).unwrap());
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    for _ in 0..50 {
-        x.write(&[1, 2]).unwrap();
-        let (from, to, note) = (x.clone(), y.clone(), seen.clone());
-        node.run(|orch| {
-            orch.submit(A, increase::task(&x, 10))?;
-            orch.reads(&x).writes(&y).host_task("carry", move || {
-                let values = from.read()?;
-                note.lock().unwrap().push(values.clone());
-                to.write(&values)
-            })?;
-            orch.submit(A, increase::task(&x, 100))?;
-            orch.submit(B, increase::task(&y, 1000))
-        })
-        .unwrap();
-        assert_eq!(x.read().unwrap(), [111, 112]);
-        assert_eq!(y.read().unwrap(), [1011, 1012]);
-    }
-    assert_eq!(*seen.lock().unwrap(), vec![vec![11, 12]; 50]);
-}
-
-#[test]
-fn a_host_task_that_fails_or_panics_is_named_and_what_needs_it_does_not_run() {
-    let node = node(1);
-    let (x, y) = (node.tensor(A, &[1]).unwrap(), node.tensor(A, &[5]).unwrap());
-    let dropped = Arc::new(());
-    for panics in [false, true] {
-        let held = dropped.clone();
-        let error = node.run(|orch| {
-            orch.writes(&x).host_task("feed", move || {
-                assert!(!panics, "out of food");
-                Err("no food")
-            })?;
-            orch.submit(A, increase::task(&x, 1))?;
-            orch.reads(&x).host_task("never", move || {
-                drop(held);
-                Ok::<(), String>(())
-            })?;
-            orch.submit(A, increase::task(&y, 1))
-        });
-        let text = error.unwrap_err().to_string();
-        let words = if panics {
-            "it panicked: out of food"
-        } else {
-            "no food"
-        };
-        assert_eq!(text, format!("node, host closure `feed`: {words}"));
-        assert_eq!(x.read().unwrap(), [1]);
-        assert_eq!(Arc::strong_count(&dropped), 1, "a cancelled closure is dropped");
-    }
-    assert_eq!(y.read().unwrap(), [7], "what does not need it ran");
-}
-
-#[test]
-fn a_run_inside_a_host_task_is_refused_not_waited_for() {
-    let node = Arc::new(node(1));
-    let inner = node.clone();
-    node.run(|orch| {
-        let first = orch.submit(A, nothing::task())?;
-        orch.after(first)
-            .host_task("inner", move || match inner.run(|_| Ok(())) {
-                Err(Error::Config { .. }) => Ok(()),
-                other => Err(format!("{other:?}")),
-            })
-    })
-    .unwrap();
 }
 
 #[test]
