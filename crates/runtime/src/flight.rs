@@ -11,7 +11,8 @@
 
 use crate::engine::{Completion, Executor, Status, TaskId};
 use crate::error::{Cause, Error, TaskFailure};
-use crate::node::{Sort, State};
+use crate::node::State;
+use crate::segments::Sort;
 use crate::timeline::Recent;
 use crate::work::{Parts, Work, signal_id};
 use ringwork_isa::ErrorKind;

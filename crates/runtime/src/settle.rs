@@ -8,7 +8,8 @@
 
 use crate::engine::{Link, TaskId};
 use crate::error::{Cause, Error, Result};
-use crate::node::{Shared, Sort, State};
+use crate::node::{Shared, State};
+use crate::segments::Sort;
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};

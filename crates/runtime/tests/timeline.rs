@@ -1,11 +1,11 @@
 //! What chips record of themselves, as a timeline and in reports of failures.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-extern crate ringwork_native as ringwork;
+extern crate ringwork_runtime as ringwork;
 
 use ringwork_isa::{Compare, Core, InOut, Notify, Result, Signals};
-use ringwork_macros::kernel;
-use ringwork_runtime::{Device, DomainSpec, Error, Node, Rank};
+use ringwork_macros::{kernel, orchestration};
+use ringwork_runtime::{ChipOrchestrator, CoreKind, Device, DomainSpec, Error, Node, Rank};
 use ringwork_sim::timeline::{Kind, Timeline};
 
 #[kernel]
@@ -125,6 +125,49 @@ fn a_notify_points_to_the_end_of_the_wait_that_it_ended() {
         .unwrap();
     assert_eq!(arrow.from.0, 0);
     assert!(arrow.from.1 >= wait.start_ps && arrow.from.1 <= wait.end_ps);
+}
+
+/// A chain of three, and one by itself.
+#[orchestration]
+fn chain(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, y: InOut<i32>) -> Result<()> {
+    for _ in 0..3 {
+        orch.submit(CoreKind::Vector, touch::task(x))?;
+    }
+    orch.submit(CoreKind::Matrix, touch::task(y))?;
+    Ok(())
+}
+
+#[test]
+fn tasks_of_a_chips_own_graph_point_to_those_they_let_go_however_it_is_built() {
+    let node = Node::builder().devices(0..1).launch().unwrap();
+    let (x, y) = (
+        node.tensor(Device(0), &[1]).unwrap(),
+        node.tensor(Device(0), &[1]).unwrap(),
+    );
+    let task = || chain::task(&x, &y);
+    let captured = node.capture(Device(0), &task()).unwrap();
+    let replay = captured.replay(&task()).unwrap();
+    for task in [task(), replay.clone(), replay] {
+        let before = node
+            .clock()
+            .timeline()
+            .map_or(0, |timeline| timeline.arrows.len());
+        node.run(|orch| orch.submit(Device(0), task)).unwrap();
+        let timeline = node.clock().timeline().unwrap();
+        let mut new: Vec<_> = timeline.arrows.iter().collect();
+        new.sort_by_key(|arrow| arrow.to.1);
+        let new = &new[before..];
+        assert_eq!(new.len(), 2, "{new:?}");
+        let ends = |arrow: &ringwork_sim::timeline::Arrow| {
+            let tasks = tasks(&timeline, "touch");
+            let from = tasks.iter().any(|task| (task.row, task.end_ps) == arrow.from);
+            let to = tasks
+                .iter()
+                .any(|task| task.row == arrow.to.0 && (task.start_ps..=task.end_ps).contains(&arrow.to.1));
+            from && to
+        };
+        assert!(new.iter().all(|arrow| ends(arrow)), "{new:?}");
+    }
 }
 
 #[test]

@@ -24,9 +24,10 @@ pub use capture::Captured;
 pub use entry::{Build, ORCHESTRATIONS, OrchestrationEntry, explicit, run, step};
 
 use crate::engine::{AccessKind, Arena, BufferId, Capture, Kind, Outcome, Place, Spec, Submit, TaskId, View};
+use crate::extent;
 use capture::Step;
 use cores::Cores;
-use ringwork_isa::{Arg, Element, Error, InOut, KernelId, Rank, Region, Result, Segment, Span, Tag, Task};
+use ringwork_isa::{Arg, Element, Error, InOut, KernelId, Region, Result, Segment, Tag, Task};
 use ringwork_native::registry::{self, KernelEntry};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -172,17 +173,7 @@ impl<'c> ChipOrchestrator<'c> {
         if let Some(scope) = self.scopes.last_mut() {
             scope.push(segment);
         }
-        let span = Span {
-            segment,
-            base: 0,
-            stride: 0,
-            me: Rank(0),
-            rank: Rank(0),
-            ranks: 1,
-            dtype: T::DTYPE,
-            start: 0,
-            len: count as u64,
-        };
+        let span = extent::private::<T>(segment, 0, count);
         Region::from_span(span).map_err(|dtype| Error::failed(format!("an intermediate of {dtype}")))
     }
 

@@ -9,8 +9,9 @@
 use crate::domain::{Domain, DomainPlan, DomainSpec};
 use crate::error::{Error, Result};
 use crate::machine::SegmentPlan;
-use crate::node::{Node, Sort};
+use crate::node::Node;
 use crate::platform::Platform;
+use crate::segments::Sort;
 use ringwork_isa::Segment;
 use ringwork_native::Members;
 use ringwork_native::segment::Attached;
