@@ -93,6 +93,8 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// Open ports, where each says that it is attended to, and whether it is.
     pub(crate) ports: BTreeMap<Segment, (Signal, bool)>,
+    /// Segments of domains that reach over other workers, those that are gone included: for the timeline.
+    pub(crate) wide: Vec<Segment>,
     pub(crate) next_segment: u32,
 }
 
@@ -144,6 +146,7 @@ impl Node {
             wait_limit: builder.wait_limit,
             closed: false,
             ports: BTreeMap::new(),
+            wide: Vec::new(),
             next_segment: u32::try_from(plans.len()).unwrap_or(u32::MAX),
         };
         for plan in &plans {

@@ -46,6 +46,9 @@ impl State {
     }
 
     pub(crate) fn know(&mut self, plan: &SegmentPlan, sort: Sort) {
+        if sort == Sort::Wide {
+            self.wide.push(plan.layout.segment);
+        }
         let (what, members) = (plan.what.clone(), plan.members.clone());
         self.segments.insert(
             plan.layout.segment,

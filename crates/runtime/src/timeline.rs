@@ -6,7 +6,7 @@
 
 use crate::log::Log;
 use crate::node::State;
-use ringwork_isa::Device;
+use ringwork_isa::{Device, Segment};
 use ringwork_native::record::{Entry, Record, What};
 use ringwork_native::{LastSeen, ticks};
 use ringwork_sim::ShowPs;
@@ -182,6 +182,19 @@ pub(crate) struct Part<'a> {
     pub(crate) devices: &'a [Device],
     pub(crate) records: Records,
     pub(crate) log: &'a Log,
+    /// Segments that it shares with other nodes, under the same number.
+    pub(crate) wide: &'a [Segment],
+}
+
+/// A signal's cell: of one node, or of several.
+type Place = (Option<usize>, u64);
+
+impl Part<'_> {
+    /// Where a cell is that the chips of the node with this number have recorded.
+    fn place(&self, node: usize, cell: u64) -> Place {
+        let shared = self.wide.iter().any(|segment| u64::from(segment.0) == cell >> 32);
+        ((!shared).then_some(node), cell)
+    }
 }
 
 /// The timeline of some nodes, which share the clock.
@@ -199,15 +212,18 @@ pub(crate) fn assemble(title: String, parts: &[Part<'_>]) -> Timeline {
         title,
         ..Timeline::default()
     };
-    for part in parts {
-        Assembly {
-            timeline: &mut timeline,
-            origin,
-            scale,
-            tasks: BTreeMap::new(),
-        }
-        .add(part);
+    let mut assembly = Assembly {
+        timeline: &mut timeline,
+        origin,
+        scale,
+        tasks: BTreeMap::new(),
+        notifies: BTreeMap::new(),
+        waits: Vec::new(),
+    };
+    for (node, part) in parts.iter().enumerate() {
+        assembly.add(node, part);
     }
+    assembly.signal_arrows();
     timeline.sort();
     timeline
 }
@@ -217,8 +233,12 @@ struct Assembly<'a> {
     timeline: &'a mut Timeline,
     origin: u64,
     scale: f64,
-    /// Where and when each task of the engine ran: one or more of (row, start, end).
+    /// Where and when each task of the part's engine ran: one or more of (row, start, end).
     tasks: BTreeMap<u64, Vec<(u32, u64, u64)>>,
+    /// When and on which row a signal was notified.
+    notifies: BTreeMap<Place, Vec<(u64, u32)>>,
+    /// On which row a signal was waited for, from when to when.
+    waits: Vec<(Place, u32, (u64, u64))>,
 }
 
 /// The names of a chip's rows: itself, and the cores that its own graphs run on.
@@ -261,9 +281,8 @@ impl Assembly<'_> {
         }
     }
 
-    fn add(mut self, part: &Part<'_>) {
-        let mut notifies: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
-        let mut waits: Vec<(u64, u32, (u64, u64))> = Vec::new();
+    fn add(&mut self, node: usize, part: &Part<'_>) {
+        self.tasks.clear();
         for (device, (record, _)) in part.devices.iter().zip(&part.records.chips) {
             let mut rows: [Option<u32>; CORES.len()] = [None; CORES.len()];
             rows[0] = Some(self.row(format!("{}chip {device}", part.prefix)));
@@ -298,9 +317,12 @@ impl Assembly<'_> {
                         let label = label(entry);
                         let label = label.strip_prefix("wait for ").unwrap_or(&label).to_owned();
                         self.slice(row, Kind::Wait, times, label, 0);
-                        waits.push((*cell, row, times));
+                        self.waits.push((part.place(node, *cell), row, times));
                     }
-                    What::Notify { cell } => notifies.entry(*cell).or_default().push((entry.start, row)),
+                    What::Notify { cell } => {
+                        let notified = self.notifies.entry(part.place(node, *cell));
+                        notified.or_default().push((entry.start, row));
+                    }
                     What::Work { name, bytes } => {
                         let moves = matches!(*name, "copy" | "load" | "store");
                         let kind = if moves { Kind::Transfer } else { Kind::Compute };
@@ -343,18 +365,14 @@ impl Assembly<'_> {
             );
             self.ran(Some(hosted.task), row, times);
         }
-        self.signal_arrows(notifies, &waits);
         self.task_arrows(part.log);
     }
 
     /// From the last notify of another row to the wait that it ended.
-    fn signal_arrows(
-        &mut self,
-        mut notifies: BTreeMap<u64, Vec<(u64, u32)>>,
-        waits: &[(u64, u32, (u64, u64))],
-    ) {
+    fn signal_arrows(mut self) {
+        let mut notifies = std::mem::take(&mut self.notifies);
         notifies.values_mut().for_each(|times| times.sort_unstable());
-        for (cell, row, (start, end)) in waits {
+        for (cell, row, (start, end)) in &std::mem::take(&mut self.waits) {
             let of_cell = notifies.get(cell).map_or(&[][..], |times| times);
             let before = &of_cell[..of_cell.partition_point(|(at, _)| at <= end)];
             if let Some((at, from)) = before.last().filter(|(at, from)| at >= start && from != row) {
