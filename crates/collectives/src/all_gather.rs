@@ -27,7 +27,7 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, 
     }
     let longest = part_range(y.len(), ranks, 0).len();
     for chunk in team.chunks(longest, 1)? {
-        let turn = team.turn(core).await?;
+        let turn = team.turn(core, chunk.len()).await?;
         let mine = x.slice(clip(0..x.len(), &chunk))?;
         core.copy(turn.slot.slice(0..mine.len())?, mine).await?;
         turn.arrive(core).await?;

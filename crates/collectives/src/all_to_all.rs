@@ -32,8 +32,8 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, 
     }
     let longest = part_range(x.len(), ranks, 0).len();
     for chunk in team.chunks(longest, ranks)? {
-        let turn = team.turn(core).await?;
-        stage_blocks(core, turn.slot, x, ranks, &chunk).await?;
+        let turn = team.turn(core, ranks * chunk.len()).await?;
+        stage_blocks(core, turn.slot, x, ranks, Some(me), &chunk).await?;
         turn.arrive(core).await?;
         for (peer, index) in team.members() {
             turn.wait_for(core, peer).await?;

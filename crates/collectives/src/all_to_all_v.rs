@@ -50,7 +50,7 @@ pub async fn all_to_all_v<C: Core, T: Element>(
     }
     let longest = counts.iter().copied().max().unwrap_or(0);
     for chunk in team.chunks(longest, ranks)? {
-        let turn = team.turn(core).await?;
+        let turn = team.turn(core, ranks * chunk.len()).await?;
         for (index, part) in outgoing.iter().enumerate().filter(|(index, _)| *index != me) {
             let piece = clip(part.clone(), &chunk);
             if !piece.is_empty() {

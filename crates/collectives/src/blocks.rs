@@ -11,15 +11,16 @@ pub(crate) fn block<T: Element>(slot: Shared<T>, each: usize, index: usize, len:
     slot.slice(index * each..index * each + len)
 }
 
-/// Stages what falls into `chunk` of each of the `parts` parts of `x`, part `d` into block `d`.
+/// Stages what falls into `chunk` of each of the `parts` parts of `x` but part `except`, part `d` into block `d`.
 pub(crate) async fn stage_blocks<C: Core, T: Element>(
     core: &C,
     slot: Shared<T>,
     x: In<T>,
     parts: usize,
+    except: Option<usize>,
     chunk: &Range<usize>,
 ) -> Result<()> {
-    for index in 0..parts {
+    for index in (0..parts).filter(|index| Some(*index) != except) {
         let piece = clip(part_range(x.len(), parts, index), chunk);
         if !piece.is_empty() {
             let block = block(slot, chunk.len(), index, piece.len())?;

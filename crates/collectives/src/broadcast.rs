@@ -8,6 +8,9 @@ use crate::Team;
 use crate::arguments::{member, same_length};
 use ringwork_isa::{Core, Element, In, Out, Rank, Result};
 
+/// What is staged at once: while the others pull it, the root stages the next.
+const PIPELINED_BYTES: usize = 64 << 10;
+
 /// `y` becomes the root's `x`, on every rank; `x` elsewhere is not read.
 ///
 /// In place if `x` on the root is `y`.
@@ -31,8 +34,8 @@ pub async fn broadcast<C: Core, T: Element>(
     if ranks == 1 {
         return core.copy(y, x).await;
     }
-    for chunk in team.chunks(y.len(), 1)? {
-        let turn = team.turn(core).await?;
+    for chunk in team.chunks_of(y.len(), PIPELINED_BYTES / T::DTYPE.bytes())? {
+        let turn = team.turn(core, chunk.len()).await?;
         let slot = turn.slot.slice(0..chunk.len())?;
         let piece = y.slice(chunk.clone())?;
         if is_root {

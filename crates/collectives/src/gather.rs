@@ -38,7 +38,7 @@ pub async fn gather<C: Core, T: Element>(
         return core.copy(y, x).await;
     }
     for chunk in team.chunks(x.len(), 1)? {
-        let turn = team.turn(core).await?;
+        let turn = team.turn(core, chunk.len()).await?;
         let mine = x.slice(chunk.clone())?;
         if is_root {
             turn.arrive(core).await?;

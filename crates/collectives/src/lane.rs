@@ -50,7 +50,7 @@ pub(crate) async fn around<C: Core, T: Element, const L: usize>(
         return core.copy(y, x).await;
     }
     for chunk in team.chunks(x.len(), 1)? {
-        let turn = team.turn(core).await?;
+        let turn = team.turn(core, chunk.len()).await?;
         let slot = turn.slot.slice(0..chunk.len())?;
         core.copy(slot, x.slice(chunk.clone())?).await?;
         // Keeps the epoch of everybody's next operation; nobody waits for it here (LANE-2).

@@ -19,6 +19,8 @@
 //! scratch buffer of a [`Team`]; what is larger than the scratch is moved in chunks. Those in [`window`]
 //! work on data that lives in a window already, and copy nothing twice.
 //!
+//! Those in [`packets`] are for small data: what is staged and what says so travel together.
+//!
 //! Those in [`network`] are for machines whose links matter: they push tiles through queues between neighbours, and
 //! need no scratch and no barrier.
 //!
@@ -59,6 +61,7 @@ mod gather;
 pub mod kernels;
 mod lane;
 pub mod network;
+pub mod packets;
 mod reduce;
 mod reduce_scatter;
 mod scatter;

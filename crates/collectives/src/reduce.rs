@@ -34,7 +34,7 @@ pub async fn reduce<C: Core, T: Element>(
         return core.copy(y, x).await;
     }
     for chunk in team.chunks(x.len(), 1)? {
-        let turn = team.turn(core).await?;
+        let turn = team.turn(core, chunk.len()).await?;
         let slot = turn.slot.slice(0..chunk.len())?;
         core.copy(slot, x.slice(chunk.clone())?).await?;
         turn.meet(core).await?;

@@ -34,8 +34,8 @@ pub async fn reduce_scatter<C: Core, T: Element>(
     }
     let longest = part_range(x.len(), ranks, 0).len();
     for chunk in team.chunks(longest, ranks)? {
-        let turn = team.turn(core).await?;
-        stage_blocks(core, turn.slot, x, ranks, &chunk).await?;
+        let turn = team.turn(core, ranks * chunk.len()).await?;
+        stage_blocks(core, turn.slot, x, ranks, None, &chunk).await?;
         turn.meet(core).await?;
         let piece = y.slice(clip(0..part, &chunk))?;
         if !piece.is_empty() {

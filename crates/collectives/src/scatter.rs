@@ -38,9 +38,9 @@ pub async fn scatter<C: Core, T: Element>(
         return core.copy(y, x).await;
     }
     for chunk in team.chunks(y.len(), ranks)? {
-        let turn = team.turn(core).await?;
+        let turn = team.turn(core, ranks * chunk.len()).await?;
         if is_root {
-            stage_blocks(core, turn.slot, x, ranks, &chunk).await?;
+            stage_blocks(core, turn.slot, x, ranks, Some(me), &chunk).await?;
         }
         turn.meet(core).await?;
         let source = if is_root {

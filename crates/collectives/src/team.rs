@@ -184,18 +184,49 @@ impl<T: Element> Team<T> {
         Ok(chunks(total, half / blocks.max(1)))
     }
 
-    /// Begins an operation: learns its epoch, and with it the half of the scratch to use.
+    /// The chunks of `total` elements, of at most `most` each.
+    ///
+    /// # Errors
+    /// If half the scratch cannot hold even one element.
+    #[track_caller]
+    pub(crate) fn chunks_of(
+        &self,
+        total: usize,
+        most: usize,
+    ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
+        let _can = self.chunks(total, 1)?;
+        Ok(chunks(total, self.scratch.half(0).len().min(most)))
+    }
+
+    /// Begins an operation that stages at most `len` elements, the same number on every rank: learns its epoch, and with
+    /// it the place in the scratch to use.
     #[inline(always)]
-    pub(crate) async fn turn<C: Core>(&self, core: &C) -> Result<Turn<T>> {
+    pub(crate) async fn turn<C: Core>(&self, core: &C, len: usize) -> Result<Turn<T>> {
         let arrivals = self.meet.signals().at(0)?;
         let epoch = core.recall(arrivals).await?.wrapping_add(1);
         Ok(Turn {
-            slot: self.scratch.half(epoch),
+            slot: place(self.scratch.half(epoch), len, epoch)?,
             arrivals,
             epoch,
         })
     }
 }
+
+/// Where in its half an operation stages `len` elements: every time somewhere else, if there is room. Lines that fell out
+/// of a peer's cache since it read them are written in half the time.
+#[inline(always)]
+fn place<T: Element>(half: Shared<T>, len: usize, epoch: i32) -> Result<Shared<T>> {
+    if len * T::DTYPE.bytes() < WORTH_MOVING_BYTES {
+        return Ok(half);
+    }
+    let each = len.next_power_of_two();
+    let places = (half.len() / each).max(1);
+    let at = (epoch.cast_unsigned() >> 1) as usize % places * each;
+    half.slice(at..half.len())
+}
+
+/// Less is not moved about: it stays in the nearest cache.
+const WORTH_MOVING_BYTES: usize = 16 << 10;
 
 /// One operation of a team: its epoch and its half of the scratch (TEAM-3).
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Way {
-    /// All-reduce by packets.
+    /// By packets, for small data.
     Packet,
     /// All-reduce in one phase.
     OnePhase,
@@ -23,11 +23,14 @@ pub enum Way {
     WindowPull,
     /// In the window, everybody pushes. Only for data that is there.
     WindowPush,
+    /// [`WindowPull`](Way::WindowPull) from an input that is not part of the output. Not to be chosen: it tells the one
+    /// from the other.
+    WindowInput,
 }
 
 impl Way {
     /// Every way.
-    pub const ALL: [Way; 8] = [
+    pub const ALL: [Way; 9] = [
         Way::Packet,
         Way::OnePhase,
         Way::TwoPhase,
@@ -36,6 +39,7 @@ impl Way {
         Way::Staged,
         Way::WindowPull,
         Way::WindowPush,
+        Way::WindowInput,
     ];
 
     /// The ways to do an operation; none if there is no choice.
@@ -55,6 +59,7 @@ impl Way {
             Way::Staged => "staged",
             Way::WindowPull => "window-pull",
             Way::WindowPush => "window-push",
+            Way::WindowInput => "window-input",
         }
     }
 
@@ -79,16 +84,16 @@ impl Way {
     /// Whether the data must be in the window.
     #[must_use]
     pub const fn needs_window(self) -> bool {
-        matches!(self, Way::WindowPull | Way::WindowPush)
+        matches!(self, Way::WindowPull | Way::WindowPush | Way::WindowInput)
     }
 
     /// Whether there is such a way to do an operation.
     #[must_use]
     pub const fn does(self, operation: Operation) -> bool {
         match operation {
-            Operation::AllReduce => !matches!(self, Way::Staged),
-            Operation::AllGather | Operation::ReduceScatter | Operation::Broadcast => {
-                matches!(self, Way::Staged | Way::WindowPull)
+            Operation::AllReduce => !matches!(self, Way::Staged | Way::WindowInput),
+            Operation::AllGather | Operation::ReduceScatter | Operation::Broadcast | Operation::AllToAll => {
+                matches!(self, Way::Packet | Way::Staged | Way::WindowPull)
             }
             _ => false,
         }

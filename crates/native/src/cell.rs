@@ -62,8 +62,8 @@ impl Patience {
             }
         } else {
             Patience {
-                spin: Duration::from_micros(1),
-                yields: 16,
+                spin: Duration::ZERO,
+                yields: 32,
             }
         }
     }

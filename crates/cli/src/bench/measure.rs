@@ -85,6 +85,9 @@ impl<'a> Bench<'a> {
         let averages = collective.reduces() && question.op == ReduceOp::Avg;
         let possible =
             way.is_none_or(|way| (in_window || !way.needs_window()) && (way.is_exact() || !averages));
+        // What is swapped in one buffer cannot be pulled from where it lies.
+        let swapped = in_place && collective == Collective::AllToAll;
+        let possible = possible && !(swapped && way.is_some_and(Way::needs_window));
         if !exists || !possible || collective == Collective::Barrier && mode != Mode::Oop {
             return Ok(None);
         }

@@ -20,6 +20,7 @@ mod two_phase;
 pub use bidirectional_ring::bidirectional_ring;
 pub use one_phase::one_phase;
 pub use packet::packet;
+pub(crate) use packet::{one_chunk, packet_chunk};
 pub use ring::ring;
 pub use two_phase::two_phase;
 

@@ -8,7 +8,9 @@
 use crate::Team;
 use crate::arguments::same_length;
 use crate::chunk::chunks;
-use ringwork_isa::{Core, Element, Error, In, Notify, Out, PACKET_WORDS, PAYLOAD_BYTES, ReduceOp, Result};
+use ringwork_isa::{
+    Core, Element, Error, In, Notify, Out, PACKET_WORDS, PAYLOAD_BYTES, ReduceOp, Result, Shared, Signal,
+};
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; data and flags travel together.
 ///
@@ -35,18 +37,41 @@ pub async fn packet<C: Core, T: Element>(
             "this team has no packets; declare them, or use another algorithm",
         ));
     };
-    let lines = packets.half(0).len() / PACKET_WORDS;
-    let each = lines * PAYLOAD_BYTES / T::DTYPE.bytes();
     let raised = team.meet().signals().at(0)?;
-    for chunk in chunks(x.len(), each) {
-        // The barrier's own steps, one by one: at this size a call more is felt.
-        let epoch = core.recall(raised).await?.wrapping_add(1);
-        let slot = packets.half(epoch);
-        let x = x.slice(chunk.clone())?;
-        core.put_packets(slot, x, epoch).await?;
-        core.notify(raised, Notify::Set(epoch)).await?;
-        core.reduce_packets(y.slice(chunk)?, x, slot, raised, op, epoch)
-            .await?;
+    for chunk in chunks(x.len(), one_chunk::<T>(packets)) {
+        packet_chunk(
+            core,
+            packets,
+            raised,
+            x.slice(chunk.clone())?,
+            y.slice(chunk)?,
+            op,
+        )
+        .await?;
     }
     Ok(())
+}
+
+/// Elements that are reduced at once.
+#[inline]
+pub(crate) fn one_chunk<T: Element>(packets: Shared<i64>) -> usize {
+    packets.half(0).len() / PACKET_WORDS * PAYLOAD_BYTES / T::DTYPE.bytes()
+}
+
+/// [`packet`] of at most [`one_chunk`], and not of nothing, by the words that it takes: at this size every one is felt.
+#[inline]
+pub(crate) async fn packet_chunk<C: Core, T: Element>(
+    core: &C,
+    packets: Shared<i64>,
+    raised: Signal,
+    x: In<T>,
+    y: Out<T>,
+    op: ReduceOp,
+) -> Result<()> {
+    // The barrier's own steps, one by one.
+    let epoch = core.recall(raised).await?.wrapping_add(1);
+    let slot = packets.half(epoch);
+    core.put_packets(slot, x, epoch).await?;
+    core.notify(raised, Notify::Set(epoch)).await?;
+    core.reduce_packets(y, x, slot, raised, op, epoch).await
 }

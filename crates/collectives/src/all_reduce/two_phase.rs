@@ -37,7 +37,7 @@ pub async fn two_phase<C: Core, T: Element>(
     let (me, ranks) = team.place();
     let staged = Barrier::new(team.steps());
     for chunk in team.chunks(x.len(), 1)? {
-        let turn = team.turn(core).await?;
+        let turn = team.turn(core, chunk.len()).await?;
         let slot = turn.slot.slice(0..chunk.len())?;
         core.copy(slot, x.slice(chunk.clone())?).await?;
         staged.arrive_and_wait(core).await?;

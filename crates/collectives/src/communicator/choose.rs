@@ -201,7 +201,7 @@ mod tests {
         let two = chooser(&[], 2);
         let staged = |bytes| two.choose(Operation::AllReduce, bytes, false);
         assert_eq!(staged(4), Way::Packet);
-        assert_eq!(staged(256), Way::Packet);
+        assert_eq!(staged(512), Way::Packet);
         assert_eq!(staged(8 << 10), Way::OnePhase);
         assert_eq!(staged((8 << 10) + 1), Way::TwoPhase);
         let window = |bytes| two.choose(Operation::AllReduce, bytes, true);
@@ -211,8 +211,11 @@ mod tests {
             chooser(&[], 16).choose(Operation::AllReduce, 2 << 10, false),
             Way::TwoPhase
         );
-        assert_eq!(two.choose(Operation::Broadcast, 1 << 20, true), Way::WindowPull);
-        assert_eq!(two.choose(Operation::Broadcast, 1 << 20, false), Way::Staged);
+        assert_eq!(two.choose(Operation::Broadcast, 1 << 20, true), Way::Staged);
+        assert_eq!(two.choose(Operation::Broadcast, 4 << 20, true), Way::WindowPull);
+        assert_eq!(two.choose(Operation::Broadcast, 4 << 20, false), Way::Staged);
+        assert_eq!(two.choose(Operation::AllToAll, 1 << 10, true), Way::Packet);
+        assert_eq!(two.choose(Operation::AllToAll, 8 << 10, true), Way::WindowPull);
     }
 
     #[test]
@@ -252,7 +255,7 @@ mod tests {
             |chooser: &mut Chooser, operation, way| chooser.ask(operation, way).unwrap_err().to_string();
         let ring = refused(&mut chooser, Operation::Broadcast, Some(Way::Ring));
         assert!(
-            ring.contains("`ring` is no way to do broadcast; use one of staged"),
+            ring.contains("`ring` is no way to do broadcast; use one of packet, staged"),
             "{ring}"
         );
         assert!(refused(&mut chooser, Operation::Barrier, None).contains("no choice for `barrier`"));

@@ -15,8 +15,8 @@ const COUNTERS: u32 = 4;
 
 /// Bytes of packets, both halves: 146 packets each, 8 KiB of payload.
 const PACKET_AREA_BYTES: u64 = 2 * 146 * 64;
-/// Bytes of scratch, both halves. A half fits a second-level cache beside what is copied.
-const SCRATCH_BYTES: u64 = 1 << 20;
+/// Bytes of scratch, both halves: what is staged in turn falls out of a second-level cache before it is written again.
+const SCRATCH_BYTES: u64 = 2 << 20;
 /// The most bytes for what is on its way to one rank, both halves, and to all of them.
 const SLOT_BYTES: u64 = 64 << 10;
 const SLOTS_BYTES: u64 = 1 << 20;
@@ -99,10 +99,16 @@ impl Place {
         Region::from_span(span).expect("the span was made with T's dtype")
     }
 
+    /// The room for packets.
+    #[inline]
+    pub(super) fn packets(&self) -> Shared<i64> {
+        self.region(0, PACKET_AREA_BYTES / 8)
+    }
+
     /// The team of all ranks, for elements of type `T`.
     #[inline]
     pub(super) fn team<T: Element>(&self) -> Team<T> {
-        let packets = self.region::<i64>(0, PACKET_AREA_BYTES / 8);
+        let packets = self.packets();
         let scratch = self.region::<T>(SCRATCH, SCRATCH_BYTES / T::DTYPE.bytes() as u64);
         Team::of(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS), packets)
     }

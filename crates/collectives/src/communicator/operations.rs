@@ -4,8 +4,9 @@ use super::buffer::{Input, Output};
 use super::error::{Error, Result};
 use super::station::Station;
 use super::table::algorithm;
+use crate::all_reduce::{one_chunk, packet, packet_chunk};
 use crate::window::{self, Spread};
-use crate::{Algorithm, Team};
+use crate::{Algorithm, Team, packets};
 use ringwork_isa::{
     Element, Fingerprint, In, InOut, Operation, Out, Rank, ReduceOp, Result as CoreResult, Shared, Way,
 };
@@ -31,8 +32,12 @@ impl Station {
             |core| match (data, algorithm(way)) {
                 // By its own name: at this size the choice among all would cost as much as the work.
                 (data, Some(Algorithm::Packet)) => in_place(core, data, |data| {
-                    let (x, y) = (data.into(), data.into());
-                    core.run(crate::all_reduce::packet(core, team(), x, y, op))
+                    let (x, y, packets) = (data.into(), data.into(), self.place.packets());
+                    if self.size() > 1 && data.len() <= one_chunk::<T>(packets) {
+                        let raised = self.place.meet().signals().at(0)?;
+                        return core.run(packet_chunk(core, packets, raised, x, y, op));
+                    }
+                    core.run(packet(core, team(), x, y, op))
                 }),
                 (Output::Window(buffer), None) => {
                     let (meet, data) = (self.place.meet(), buffer.region());
@@ -83,20 +88,23 @@ impl Station {
         self.check_output("all_gather", &output)?;
         let wanted = self.times("all_gather", input.len())?;
         self.same("all_gather", "output", output.len(), wanted)?;
-        let way = self.choose::<T>(Operation::AllGather, output.len(), output.in_window());
+        let way = self.choose_input::<T>(Operation::AllGather, output.len(), &input);
         let call = fingerprint::<T>(Operation::AllGather, output.len(), way);
-        match output {
-            Output::Window(buffer) if way.needs_window() => {
-                let (meet, data) = (self.place.meet(), buffer.region());
+        match (input, way) {
+            (Input::Window(buffer), Way::WindowInput) => {
+                let (meet, x) = (self.place.meet(), buffer.region());
                 self.call(call, |core| {
-                    let (ranks, me) = (self.size() as usize, self.place.me.0 as usize);
-                    let mine = data.part(ranks, me)?;
-                    with_input(core, input, |x| core.run(copy(core, mine, x)))?;
-                    core.run(window::all_gather(core, meet, data))
+                    with_output(core, output, |y| {
+                        core.run(window::all_gather_into(core, meet, x, y))
+                    })
                 })
             }
-            output => self.staged(call, input, output, |core, team, x, y| {
-                core.run(crate::all_gather(core, team, x, y))
+            (input, way) => self.staged(call, input, output, |core, team, x, y| {
+                if way == Way::Packet {
+                    core.run(packets::all_gather(core, team, x, y))
+                } else {
+                    core.run(crate::all_gather(core, team, x, y))
+                }
             }),
         }
     }
@@ -111,8 +119,12 @@ impl Station {
                 core.run(window::all_gather(core, team.meet(), buffer.region()))
             }
             data => in_place(core, data, |data| {
-                let mine = data.part(self.size() as usize, self.place.me.0 as usize)?;
-                core.run(crate::all_gather(core, team, mine.into(), data.into()))
+                let mine = data.part(self.size() as usize, self.place.me.0 as usize)?.into();
+                if way == Way::Packet {
+                    core.run(packets::all_gather(core, team, mine, data.into()))
+                } else {
+                    core.run(crate::all_gather(core, team, mine, data.into()))
+                }
             }),
         })
     }
@@ -141,7 +153,11 @@ impl Station {
                 })
             }
             input => self.staged(reducing, input, output, |core, team, x, y| {
-                core.run(crate::reduce_scatter(core, team, x, y, op))
+                if way == Way::Packet {
+                    core.run(packets::reduce_scatter(core, team, x, y, op))
+                } else {
+                    core.run(crate::reduce_scatter(core, team, x, y, op))
+                }
             }),
         }
     }
@@ -166,7 +182,11 @@ impl Station {
                 }
                 data => in_place(core, data, |data| {
                     let mine = data.part(ranks, me)?.into();
-                    core.run(crate::reduce_scatter(core, team, data.into(), mine, op))
+                    if way == Way::Packet {
+                        core.run(packets::reduce_scatter(core, team, data.into(), mine, op))
+                    } else {
+                        core.run(crate::reduce_scatter(core, team, data.into(), mine, op))
+                    }
                 }),
             },
         )
@@ -187,7 +207,11 @@ impl Station {
                 }
                 data => in_place(core, data, |data| {
                     let (x, y) = (data.into(), data.into());
-                    core.run(crate::broadcast(core, team, x, y, Rank(root)))
+                    if way == Way::Packet {
+                        core.run(packets::broadcast(core, team, x, y, Rank(root)))
+                    } else {
+                        core.run(crate::broadcast(core, team, x, y, Rank(root)))
+                    }
                 }),
             },
         )
@@ -256,11 +280,17 @@ impl Station {
     pub(super) fn all_to_all_in_place<T: Element>(&self, data: Output<'_, T>) -> Result<()> {
         self.check_output("all_to_all", &data)?;
         self.check_dealing(data.len())?;
-        let call = fingerprint::<T>(Operation::AllToAll, data.len(), None);
+        let way = self.choose::<T>(Operation::AllToAll, data.len(), false);
+        let call = fingerprint::<T>(Operation::AllToAll, data.len(), way);
         let team = self.place.team::<T>();
         self.call(call, |core| {
             in_place(core, data, |data| {
-                core.run(crate::all_to_all(core, team, data.into(), data.into()))
+                let (x, y) = (data.into(), data.into());
+                if way == Way::Packet {
+                    core.run(packets::all_to_all(core, team, x, y))
+                } else {
+                    core.run(crate::all_to_all(core, team, x, y))
+                }
             })
         })
     }
@@ -270,10 +300,25 @@ impl Station {
         self.check_output("all_to_all", &output)?;
         self.same("all_to_all", "output", output.len(), input.len())?;
         self.check_dealing(input.len())?;
-        let call = fingerprint::<T>(Operation::AllToAll, input.len(), None);
-        self.staged(call, input, output, |core, team, x, y| {
-            core.run(crate::all_to_all(core, team, x, y))
-        })
+        let way = self.choose_input::<T>(Operation::AllToAll, input.len(), &input);
+        let call = fingerprint::<T>(Operation::AllToAll, input.len(), way);
+        match (input, way) {
+            (Input::Window(buffer), Way::WindowInput) => {
+                let (meet, x) = (self.place.meet(), buffer.region());
+                self.call(call, |core| {
+                    with_output(core, output, |y| {
+                        core.run(window::all_to_all_into(core, meet, x, y))
+                    })
+                })
+            }
+            (input, way) => self.staged(call, input, output, |core, team, x, y| {
+                if way == Way::Packet {
+                    core.run(packets::all_to_all(core, team, x, y))
+                } else {
+                    core.run(crate::all_to_all(core, team, x, y))
+                }
+            }),
+        }
     }
 
     /// `counts` as in [`all_to_all_v`](crate::all_to_all_v()), agreed upon by all ranks.
@@ -346,6 +391,14 @@ impl Station {
     fn choose<T: Element>(&self, operation: Operation, count: usize, in_window: bool) -> Way {
         let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
         self.chooser.choose(operation, bytes, in_window)
+    }
+
+    /// As [`choose`](Self::choose), for what can be pulled from an input in the window.
+    fn choose_input<T: Element>(&self, operation: Operation, count: usize, input: &Input<'_, T>) -> Way {
+        match self.choose::<T>(operation, count, matches!(input, Input::Window(_))) {
+            Way::WindowPull => Way::WindowInput,
+            way => way,
+        }
     }
 
     fn check_rank(&self, call: &'static str, rank: u32) -> Result<()> {

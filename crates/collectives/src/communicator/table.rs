@@ -13,7 +13,7 @@ pub(super) const fn algorithm(way: Way) -> Option<Algorithm> {
         Way::TwoPhase => Some(Algorithm::TwoPhase),
         Way::Ring => Some(Algorithm::Ring),
         Way::BidirectionalRing => Some(Algorithm::BidirectionalRing),
-        Way::Staged | Way::WindowPull | Way::WindowPush => None,
+        Way::Staged | Way::WindowPull | Way::WindowPush | Way::WindowInput => None,
     }
 }
 
@@ -35,11 +35,12 @@ pub(super) fn named(operation: Operation, name: &str) -> Result<Way, String> {
 }
 
 /// The operations between whose ways there is a choice.
-pub const CHOOSABLE: [Operation; 4] = [
+pub const CHOOSABLE: [Operation; 5] = [
     Operation::AllReduce,
     Operation::AllGather,
     Operation::ReduceScatter,
     Operation::Broadcast,
+    Operation::AllToAll,
 ];
 
 /// The operation that a user names.
@@ -66,8 +67,8 @@ pub struct Row {
     pub ranks: Option<u64>,
     /// The most ranks per core.
     pub ranks_per_core: Option<u64>,
-    /// The most bytes: of the data for all_reduce and broadcast, of all ranks' data together for all_gather and
-    /// reduce_scatter.
+    /// The most bytes: of the data for all_reduce and broadcast, of all ranks' data together for all_gather,
+    /// reduce_scatter and all_to_all.
     pub bytes: Option<u64>,
     /// What to do.
     pub way: Way,
@@ -108,7 +109,7 @@ impl Default for Table {
         };
         // In packets and in one phase everybody reads everything: with more ranks the reading is what costs.
         for (ranks, share) in [(2, 1), (4, 2), (8, 4), (16, 8), (64, 32)] {
-            row(Operation::AllReduce, Some(ranks), Some(256 / share), Way::Packet);
+            row(Operation::AllReduce, Some(ranks), Some(512 / share), Way::Packet);
         }
         // Measured with 2 ranks from 2 KiB to 256 KiB, near (16 KiB: far): pushing beats pulling 1.6 to 6 times in
         // place and 1.3 to 2.3 times on fresh data.
@@ -122,8 +123,16 @@ impl Default for Table {
             Operation::AllGather,
             Operation::ReduceScatter,
             Operation::Broadcast,
+            Operation::AllToAll,
         ] {
-            row(operation, None, Some(4 << 10), Way::Staged);
+            row(operation, None, Some(1 << 10), Way::Packet);
+            // The root's data is rewritten before the next broadcast: pulling it from where others hold it costs more.
+            let staged = if operation == Operation::Broadcast {
+                1 << 20
+            } else {
+                4 << 10
+            };
+            row(operation, None, Some(staged), Way::Staged);
             row(operation, None, None, Way::WindowPull);
             row(operation, None, None, Way::Staged);
         }

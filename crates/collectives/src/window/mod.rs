@@ -16,9 +16,11 @@
 mod all_gather;
 mod all_reduce;
 mod broadcast;
+mod pull;
 mod reduce_scatter;
 
 pub use all_gather::all_gather;
 pub use all_reduce::{Spread, all_reduce};
 pub use broadcast::broadcast;
+pub use pull::{all_gather_into, all_to_all_into};
 pub use reduce_scatter::reduce_scatter;

@@ -199,6 +199,74 @@ fn windows_are_used_in_place_with_the_same_bits() {
     });
 }
 
+#[test]
+fn every_way_of_every_operation_gives_the_same_values() {
+    job(here!(), |comm| {
+        for count in [1, 3, 13, 300, 5000] {
+            every_way::<f32>(comm, count);
+            every_way::<u8>(comm, count);
+        }
+        comm.barrier().unwrap();
+    });
+}
+
+/// `count` elements for each rank; input and output in own memory and in windows.
+fn every_way<T: Element>(comm: &Communicator, count: usize) {
+    let (me, n, op) = (comm.rank(), comm.size(), ReduceOp::Sum);
+    let len = count * n as usize;
+    let (part, all): (Vec<T>, Vec<T>) = (values(op, me, 0..count), values(op, me, 0..len));
+    let (mut part_window, mut all_window) = (comm.alloc(count).unwrap(), comm.alloc(len).unwrap());
+    let mut other_window = comm.alloc(len).unwrap();
+    let (mut small, mut large) = (vec![T::zeroed(); count], vec![T::zeroed(); len]);
+    let gathered = |i: usize| value::<T>(op, (i / count) as u32, i % count);
+    let swapped = |i: usize| value::<T>(op, (i / count) as u32, me as usize * count + i % count);
+    let scattered = |i: usize| reduced(op, n, me as usize * count + i);
+    let each = |operation: Operation, run: &mut dyn FnMut(&str)| {
+        for way in Way::of(operation) {
+            comm.set_way(operation, Some(way)).unwrap();
+            run(&format!(
+                "{} by {way}, {count} x {}, {n} ranks",
+                operation.name(),
+                T::DTYPE
+            ));
+        }
+        comm.set_way(operation, None).unwrap();
+    };
+    each(Operation::AllGather, &mut |what| {
+        comm.all_gather(&part, &mut large).unwrap();
+        assert_bits(&large, gathered, what);
+        assert!(part_window.write(0, &part));
+        comm.all_gather(&part_window, &mut large).unwrap();
+        assert_bits(&large, gathered, what);
+        comm.all_gather(&part_window, &mut all_window).unwrap();
+        assert_bits(&all_window.to_vec(), gathered, what);
+    });
+    each(Operation::AllToAll, &mut |what| {
+        comm.all_to_all(&all, &mut large).unwrap();
+        assert_bits(&large, swapped, what);
+        large.copy_from_slice(&all);
+        comm.all_to_all_in_place(&mut large).unwrap();
+        assert_bits(&large, swapped, what);
+        assert!(all_window.write(0, &all));
+        comm.all_to_all(&all_window, &mut other_window).unwrap();
+        assert_bits(&other_window.to_vec(), swapped, what);
+    });
+    each(Operation::ReduceScatter, &mut |what| {
+        comm.reduce_scatter(&all, &mut small, op).unwrap();
+        assert_bits(&small, scattered, what);
+        assert!(all_window.write(0, &all));
+        comm.reduce_scatter(&all_window, &mut part_window, op).unwrap();
+        assert_bits(&part_window.to_vec(), scattered, what);
+    });
+    each(Operation::Broadcast, &mut |what| {
+        for root in [0, n - 1] {
+            large.copy_from_slice(&all);
+            comm.broadcast(&mut large, root).unwrap();
+            assert_bits(&large, |i| value(op, root, i), what);
+        }
+    });
+}
+
 fn windowed<T: Element>(comm: &Communicator, count: usize, ops: &[ReduceOp]) {
     let (me, n) = (comm.rank(), comm.size());
     let (parts, part) = (n as usize, count / n as usize);

@@ -6,8 +6,8 @@ use super::schedule::Schedule;
 use super::world::World;
 use ringwork_collectives::window::{self, Spread};
 use ringwork_collectives::{
-    Algorithm, all_gather, all_reduce, all_to_all, barrier, broadcast, gather, reduce, reduce_scatter,
-    scatter,
+    Algorithm, all_gather, all_reduce, all_to_all, barrier, broadcast, gather, packets, reduce,
+    reduce_scatter, scatter,
 };
 use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{
@@ -30,10 +30,17 @@ pub enum Op {
     WindowAllGather,
     WindowReduceScatter,
     WindowBroadcast,
+    PulledAllGather,
+    PulledAllToAll,
+    PacketAllGather,
+    PacketReduceScatter,
+    PacketBroadcast,
+    PacketAllToAll,
 }
 
 impl Op {
-    pub const ALL: [Op; 17] = [
+    pub const ALL: [Op; 24] = [
+        Op::AllReduce(Algorithm::Packet),
         Op::AllReduce(Algorithm::OnePhase),
         Op::AllReduce(Algorithm::TwoPhase),
         Op::AllReduce(Algorithm::Ring),
@@ -51,6 +58,12 @@ impl Op {
         Op::WindowAllGather,
         Op::WindowReduceScatter,
         Op::WindowBroadcast,
+        Op::PulledAllGather,
+        Op::PulledAllToAll,
+        Op::PacketAllGather,
+        Op::PacketReduceScatter,
+        Op::PacketBroadcast,
+        Op::PacketAllToAll,
     ];
 
     pub fn reduces(self) -> bool {
@@ -61,6 +74,7 @@ impl Op {
                 | Op::Reduce
                 | Op::WindowAllReduce(_)
                 | Op::WindowReduceScatter
+                | Op::PacketReduceScatter
         )
     }
 
@@ -110,13 +124,14 @@ impl Call {
         let part = part_range(n, ranks, rank).len();
         let on_root = |len| if rank == self.root { len } else { 0 };
         match self.op {
-            Op::AllReduce(_) | Op::Broadcast | Op::Reduce => (n, n),
+            Op::AllReduce(_) | Op::Broadcast | Op::PacketBroadcast | Op::Reduce => (n, n),
             Op::WindowAllReduce(_) | Op::WindowBroadcast => (n, n),
-            Op::AllGather | Op::WindowAllGather => (part, n),
-            Op::ReduceScatter | Op::WindowReduceScatter => (n, part),
+            Op::AllGather | Op::WindowAllGather | Op::PacketAllGather => (part, n),
+            Op::ReduceScatter | Op::WindowReduceScatter | Op::PacketReduceScatter => (n, part),
+            Op::PulledAllGather => (n, n * ranks),
             Op::Gather => (n, on_root(n * ranks)),
             Op::Scatter => (on_root(n * ranks), n),
-            Op::AllToAll => (n, part * ranks),
+            Op::AllToAll | Op::PacketAllToAll | Op::PulledAllToAll => (n, part * ranks),
             Op::Barrier => (0, 0),
         }
     }
@@ -136,10 +151,17 @@ impl Call {
         };
         let windowed = matches!(
             self.op,
-            Op::WindowAllReduce(_) | Op::WindowAllGather | Op::WindowReduceScatter | Op::WindowBroadcast
+            Op::WindowAllReduce(_)
+                | Op::WindowAllGather
+                | Op::WindowReduceScatter
+                | Op::WindowBroadcast
+                | Op::PulledAllGather
+                | Op::PulledAllToAll
         );
-        let must = windowed && self.op != Op::WindowReduceScatter;
-        let can = self.op != Op::AllToAll || self.count.is_multiple_of(ranks);
+        let pulled = matches!(self.op, Op::PulledAllGather | Op::PulledAllToAll);
+        let must = windowed && self.op != Op::WindowReduceScatter && !pulled;
+        let swaps = matches!(self.op, Op::AllToAll | Op::PacketAllToAll);
+        let can = !pulled && (!swaps || self.count.is_multiple_of(ranks));
         if must || (self.in_place && can) {
             let both = allocate(x_max.max(y_max), windowed);
             // The smaller is the rank's own part of the larger, or all of it.
@@ -239,6 +261,12 @@ impl Placed {
             Op::WindowAllGather => window::all_gather(core, meet, window(y_span)).await,
             Op::WindowReduceScatter => window::reduce_scatter(core, meet, window(x_span), y, op).await,
             Op::WindowBroadcast => window::broadcast(core, meet, window(y_span), root).await,
+            Op::PulledAllGather => window::all_gather_into(core, meet, window(x_span), y).await,
+            Op::PulledAllToAll => window::all_to_all_into(core, meet, window(x_span), y).await,
+            Op::PacketAllGather => packets::all_gather(core, team, x, y).await,
+            Op::PacketReduceScatter => packets::reduce_scatter(core, team, x, y, op).await,
+            Op::PacketBroadcast => packets::broadcast(core, team, x, y, root).await,
+            Op::PacketAllToAll => packets::all_to_all(core, team, x, y).await,
         }
     }
 

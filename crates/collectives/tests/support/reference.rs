@@ -48,13 +48,15 @@ pub fn expected<T: Element>(call: &Call, inputs: &[Vec<T>]) -> Vec<Option<Vec<T>
     let concat = || inputs.concat();
     let one = |rank: usize| match call.op {
         Op::AllReduce(_) | Op::WindowAllReduce(_) => Some(folded(0..n)),
-        Op::ReduceScatter | Op::WindowReduceScatter => Some(folded(part_range(n, ranks, rank))),
+        Op::ReduceScatter | Op::WindowReduceScatter | Op::PacketReduceScatter => {
+            Some(folded(part_range(n, ranks, rank)))
+        }
         Op::Reduce => (rank == call.root).then(|| folded(0..n)),
-        Op::AllGather | Op::WindowAllGather => Some(concat()),
+        Op::AllGather | Op::WindowAllGather | Op::PacketAllGather | Op::PulledAllGather => Some(concat()),
         Op::Gather => (rank == call.root).then(concat),
-        Op::Broadcast | Op::WindowBroadcast => Some(inputs[call.root].clone()),
+        Op::Broadcast | Op::WindowBroadcast | Op::PacketBroadcast => Some(inputs[call.root].clone()),
         Op::Scatter => Some(inputs[call.root][rank * n..(rank + 1) * n].to_vec()),
-        Op::AllToAll => {
+        Op::AllToAll | Op::PacketAllToAll | Op::PulledAllToAll => {
             let part = part_range(n, ranks, rank);
             Some(
                 inputs

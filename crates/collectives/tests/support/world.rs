@@ -6,7 +6,8 @@ use super::schedule::Schedule;
 use ringwork_collectives::{Post, Team};
 use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{
-    Barrier, Dtype, Element, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span,
+    Barrier, Dtype, Element, PACKET_WORDS, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared,
+    Signals, Span,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,11 +23,17 @@ fn cells(ranks: u32) -> u32 {
     3 + 2 * ranks
 }
 
+/// Room for two packets to each rank, in both halves.
+fn packet_words(ranks: u32) -> u64 {
+    2 * 2 * u64::from(ranks) * PACKET_WORDS as u64
+}
+
 #[derive(Debug)]
 pub struct World {
     pub ranks: u32,
     pub machine: Rc<Machine>,
     scratch_bytes: u64,
+    packets: u64,
     stride: u64,
     window_used: Cell<u64>,
     private_used: Cell<u64>,
@@ -40,7 +47,9 @@ impl World {
     /// Windows with room for `data_bytes` beside the scratch; signals that start at `first`.
     pub fn with(ranks: u32, scratch_bytes: usize, data_bytes: usize, first: i32) -> World {
         let scratch_bytes = scratch_bytes as u64;
-        let stride = scratch_bytes.next_multiple_of(16) + data_bytes as u64;
+        let packets = scratch_bytes.next_multiple_of(128);
+        let data = packets + packet_words(ranks) * 8;
+        let stride = (data + data_bytes as u64).next_multiple_of(128);
         let machine = Machine::new(ranks as usize, (cells(ranks) * ranks) as usize, first);
         machine.grow(
             WINDOW,
@@ -53,7 +62,8 @@ impl World {
             machine: Rc::new(machine),
             scratch_bytes,
             stride,
-            window_used: Cell::new(scratch_bytes.next_multiple_of(16)),
+            packets,
+            window_used: Cell::new(data),
             private_used: Cell::new(0),
         }
     }
@@ -102,7 +112,10 @@ impl World {
     }
 
     pub fn team<T: Element>(&self, me: Rank) -> Team<T> {
-        Team::new(self.scratch(me), self.meet(me), self.steps(me)).unwrap()
+        let words = packet_words(self.ranks);
+        let packets = Region::from_span(self.window_span(me, self.packets, Dtype::I64, words)).unwrap();
+        let team = Team::new(self.scratch(me), self.meet(me), self.steps(me));
+        team.and_then(|team| team.with_packets(packets)).unwrap()
     }
 
     fn window_span(&self, me: Rank, base: u64, dtype: Dtype, len: u64) -> Span {

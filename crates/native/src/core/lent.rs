@@ -105,10 +105,21 @@ pub(super) fn must_be_copied(span: &Span) -> bool {
 /// # Safety
 /// As [`arith::copy`], but that `from` may come from a `&` if it is to be copied first.
 pub(super) unsafe fn copy(to: *mut u8, copied: bool, from: *const u8, bytes: usize) {
-    if !copied {
-        // SAFETY: the caller's promises.
-        return unsafe { arith::copy(to, from, bytes) };
+    // SAFETY: the caller's promises.
+    unsafe {
+        if copied {
+            copy_by_blocks(to, from, bytes);
+        } else {
+            arith::copy(to, from, bytes);
+        }
     }
+}
+
+/// Copies by way of private memory.
+///
+/// # Safety
+/// As [`arith::copy`], but that `from` may come from a `&`.
+pub(super) unsafe fn copy_by_blocks(to: *mut u8, from: *const u8, bytes: usize) {
     let mut block = [0u64; 512];
     for at in (0..bytes).step_by(size_of_val(&block)) {
         let len = (bytes - at).min(size_of_val(&block));

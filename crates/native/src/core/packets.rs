@@ -12,7 +12,8 @@
 //!   begin again then, and packets of old ones are still there.
 
 use super::lent::{Held, Source, must_be_copied};
-use super::{At, EAGER_LOOKS, NativeCore, span_bytes};
+use super::moves::{Pointers, check_length, check_overlap, span_bytes};
+use super::{At, NativeCore};
 use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
@@ -41,18 +42,6 @@ impl Line {
         // SAFETY: `Lines::at` made this of a resolved, aligned packet, which lives as long as its core; the
         // index is inside it; it is only ever accessed as atomics.
         unsafe { AtomicU64::from_ptr(self.0.add(index * 8).cast()) }
-    }
-
-    /// Asks for the line to be this core's to write, without waiting for it: the requests of many lines then
-    /// overlap, where stores would make them one after the other.
-    #[inline]
-    fn claim(self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            // SAFETY: a hint about a resolved line; it has no effect on values.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(self.0.cast()) };
-        }
     }
 
     #[inline]
@@ -193,14 +182,12 @@ impl Folding {
     }
 }
 
-/// Fills lines with a payload and raises their flags.
+/// Fills lines with a payload and raises their flags. Asking for the lines ahead of the stores (`prefetchw`) makes this
+/// slower on every size: the reader fetches back what was claimed and not written yet.
 ///
 /// # Safety
 /// `from` is valid for reading `bytes` bytes, which are as many as `lines` hold.
 unsafe fn put(lines: Lines, from: *const u8, bytes: usize, flag: Flag) {
-    for index in 1..lines.count {
-        lines.at(index).claim();
-    }
     for index in 0..lines.count {
         let done = index * PAYLOAD_BYTES;
         let (line, len) = (lines.at(index), (bytes - done).min(PAYLOAD_BYTES));
@@ -290,7 +277,7 @@ impl NativeCore {
         epoch: i32,
         at: At,
     ) -> Result<Folding> {
-        super::check_length("my part", mine.len, dst.len, at)?;
+        check_length("my part", mine.len, dst.len, at)?;
         let (bytes, me, ranks) = (span_bytes(dst), packets.me(), packets.ranks());
         if ranks == 0 || ranks > MAX_RANKS || (raised.rank(), raised.ranks()) != (me, ranks) {
             return Err(Error::failed(format!(
@@ -335,13 +322,14 @@ impl NativeCore {
             ..
         } = *folding;
         let (to, from) = (self.held(folding.to, at)?, self.held(folding.from, at)?);
-        super::check_overlap(to, from, bytes, me.0 as usize, at)?;
+        check_overlap(to, from, bytes, me.0 as usize, at)?;
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: it was resolved to `bytes` bytes.
         let (from, _kept) = unsafe { Source::copied_if(folding.copied, from, bytes) };
-        let mut sources = [std::ptr::null(); MAX_RANKS as usize];
+        let mut room = Pointers::default();
+        let sources = room.of(ranks as usize);
         let (count, each) = (bytes / size_of::<T>(), words(bytes));
         // Of a single line nothing is kept: it is reduced where it lies, and stays until the epoch after next.
         let single = folding.first.count <= 1;
@@ -376,7 +364,7 @@ impl NativeCore {
         }
         // SAFETY: the sources are private, or a line of packets, or my part, which is `to` or does not overlap
         // it; all were resolved or made for `count` elements of T.
-        unsafe { arith::reduce(T::DTYPE, op, to, &sources[..ranks as usize], count) };
+        unsafe { arith::reduce(T::DTYPE, op, to, sources, count) };
         Ok(())
     }
 
@@ -398,16 +386,6 @@ impl NativeCore {
         epoch: i32,
         at: At,
     ) -> Result<()> {
-        // The last line is written last: once it is there, all are, and their fetches overlap.
-        if lines.count > 1 {
-            self.await_line(
-                lines.at(lines.count - 1),
-                flag,
-                (raised, raised.rank()),
-                epoch,
-                at,
-            )?;
-        }
         for index in 0..lines.count {
             let line = lines.at(index);
             self.await_line(line, flag, (raised, raised.rank()), epoch, at)?;
@@ -421,11 +399,12 @@ impl NativeCore {
 
     #[inline]
     fn await_line(&self, line: Line, flag: Flag, whose: (&Signal, Rank), epoch: i32, at: At) -> Result<()> {
-        for _ in 0..EAGER_LOOKS {
+        for _ in 0..self.eager_looks {
             // SYNC: pairs with the store in `put_packets_now` (PACK-1).
             if line.trailer().load(Ordering::Acquire) == flag.0 {
                 return Ok(());
             }
+            std::hint::spin_loop();
         }
         self.await_line_long(line, flag, &whose.0.on(whose.1)?, epoch, at)
     }
@@ -434,7 +413,11 @@ impl NativeCore {
     fn await_line_long(&self, line: Line, flag: Flag, raised: &Signal, epoch: i32, at: At) -> Result<()> {
         let awaited = self.signal(raised, at)?;
         let start = Instant::now();
-        loop {
+        while start.elapsed() < self.patience.spin
+            && self
+                .exit(awaited.segment, awaited.name.on(), Looking::Awake)
+                .is_none()
+        {
             for _ in 0..LOOKS {
                 // SYNC: as in `await_line`.
                 let seen = line.trailer().load(Ordering::Acquire);
@@ -445,13 +428,6 @@ impl NativeCore {
                     return Err(self.mismatch(raised.rank()).unwrap_or_else(|| stray(raised, at)));
                 }
                 std::hint::spin_loop();
-            }
-            if start.elapsed() >= self.patience.spin
-                || self
-                    .exit(awaited.segment, awaited.name.on(), Looking::Awake)
-                    .is_some()
-            {
-                break;
             }
         }
         // Its signal follows its packets: what sleeps on the one finds the other.

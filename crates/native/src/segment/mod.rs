@@ -16,29 +16,18 @@
 //! - **SEG-4 (one alarm).** The alarm goes from quiet to raised once; whoever raises it claims it first,
 //!   writes the reason, then publishes, then rouses every cell. It is cleared only while no task runs.
 
+mod alarm;
+mod layout;
+
+pub use alarm::Alarm;
+pub use layout::Layout;
+
 use crate::cell::Cell;
-use crate::error::{Error, Result};
-use crate::memory::{MAX_BYTES, Memory, PAGE_BYTES, available_bytes, create_sealed};
-use ringwork_isa::{MAX_RANKS, Rank, SIGNAL_STRIDE_BYTES, Segment, Signal, Span, signature_hash};
-use serde::{Deserialize, Serialize};
+use crate::error::Result;
+use crate::memory::{Memory, PAGE_BYTES, create_sealed};
+use ringwork_isa::{Rank, SIGNAL_STRIDE_BYTES, Signal, Span, signature_hash};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-/// What a segment is. Travels to a chip beside the descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layout {
-    /// Its number.
-    pub segment: Segment,
-    /// Ranks with a window in it; 0 if it is private memory.
-    pub ranks: u32,
-    /// Signal cells per rank.
-    pub signals: u32,
-    /// Bytes per rank, cells included.
-    pub stride: u64,
-    /// A number that no other segment has.
-    pub nonce: u64,
-}
 
 /// The most signal cells a rank may have.
 pub const MAX_SIGNALS: u32 = 1 << 16;
@@ -66,162 +55,12 @@ const REASON_LEN: usize = 4096 - 256;
 const REASON_BYTES: u64 = REASON_LEN as u64;
 const _: () = assert!(at::REASON + REASON_BYTES == PAGE_BYTES);
 
-const QUIET: u64 = 0;
-const CLAIMED: u64 = 1;
-const RAISED: u64 = 2;
-/// How long a claim may stay a claim: a copy of a page, on a busy machine.
-const CLAIM_LIMIT: Duration = Duration::from_millis(20);
-
-impl Layout {
-    /// The windows of a domain: `signals` cells and `data_bytes` for each rank.
-    ///
-    /// # Errors
-    /// If a number is beyond what can be.
-    pub fn windows(segment: Segment, ranks: u32, signals: u32, data_bytes: u64) -> Result<Layout> {
-        Layout::described(segment, ranks, signals, data_bytes)?.checked()
-    }
-
-    /// The windows of a domain that no process maps: as many ranks as are described.
-    ///
-    /// # Errors
-    /// If it is larger than can be.
-    pub fn described(segment: Segment, ranks: u32, signals: u32, data_bytes: u64) -> Result<Layout> {
-        let stride = page_align(data_bytes.saturating_add(u64::from(signals) * SIGNAL_STRIDE_BYTES));
-        check_size("a window for every rank", ranks, stride)?;
-        Ok(Layout {
-            segment,
-            ranks,
-            signals,
-            stride,
-            nonce: fresh_nonce(),
-        })
-    }
-
-    /// Private memory of one chip.
-    ///
-    /// # Errors
-    /// If it is larger than can be.
-    pub fn private(segment: Segment, data_bytes: u64) -> Result<Layout> {
-        check_size("a tensor", 1, page_align(data_bytes))?;
-        Layout {
-            segment,
-            ranks: 0,
-            signals: 0,
-            stride: page_align(data_bytes),
-            nonce: fresh_nonce(),
-        }
-        .checked()
-    }
-
-    /// Refuses numbers that cannot be, wherever they come from.
-    pub(crate) fn checked(self) -> Result<Layout> {
-        let field = |name, got: u64, wanted: String| {
-            Err(Error::Invalid(ringwork_isa::Error::corrupt(
-                "a segment's layout",
-                name,
-                got,
-                wanted,
-            )))
-        };
-        if self.ranks > MAX_RANKS {
-            return field("ranks", self.ranks.into(), format!("at most {MAX_RANKS}"));
-        }
-        if self.signals > MAX_SIGNALS {
-            return field("signals", self.signals.into(), format!("at most {MAX_SIGNALS}"));
-        }
-        if !self.stride.is_multiple_of(PAGE_BYTES)
-            || self.stride == 0
-            || self.stride > largest_stride(self.ranks)
-            || self.stride < u64::from(self.signals) * SIGNAL_STRIDE_BYTES
-        {
-            let limit = largest_stride(self.ranks);
-            return field(
-                "stride",
-                self.stride,
-                format!("whole pages, the cells inside, at most {limit}"),
-            );
-        }
-        Ok(self)
-    }
-
-    /// All of its bytes, header included.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        PAGE_BYTES + self.stride * u64::from(self.ranks.max(1))
-    }
-
-    /// Byte offset of the data of rank 0; signal cells come before it.
-    #[must_use]
-    #[inline(always)]
-    pub fn data_offset(&self) -> u64 {
-        PAGE_BYTES + u64::from(self.signals) * SIGNAL_STRIDE_BYTES
-    }
-
-    /// Bytes of data per rank.
-    #[must_use]
-    #[inline(always)]
-    pub fn data_bytes(&self) -> u64 {
-        self.stride - u64::from(self.signals) * SIGNAL_STRIDE_BYTES
-    }
-
-    fn words(&self) -> [(u64, &'static str, u64); 7] {
-        [
-            (at::MAGIC, "magic", MAGIC),
-            (at::LAYOUT, "layout", LAYOUT),
-            (at::NONCE, "nonce", self.nonce),
-            (at::SEGMENT, "segment", self.segment.0.into()),
-            (at::RANKS, "ranks", self.ranks.into()),
-            (at::SIGNALS, "signals", self.signals.into()),
-            (at::STRIDE, "stride", self.stride),
-        ]
-    }
-}
-
-/// The most that each of so many ranks may have.
-fn largest_stride(ranks: u32) -> u64 {
-    MAX_BYTES / u64::from(ranks.max(1))
-}
-
-/// Refuses what is asked for and cannot be, in the words of someone who asked for memory.
-fn check_size(what: &str, ranks: u32, stride: u64) -> Result<()> {
-    if stride <= largest_stride(ranks) {
-        return Ok(());
-    }
-    Err(Error::OutOfMemory {
-        what: what.into(),
-        need_bytes: stride.saturating_mul(ranks.max(1).into()),
-        have_bytes: available_bytes().min(MAX_BYTES),
-    })
-}
-
-fn page_align(bytes: u64) -> u64 {
-    bytes
-        .max(1)
-        .checked_next_multiple_of(PAGE_BYTES)
-        .unwrap_or(u64::MAX)
-}
-
-fn fresh_nonce() -> u64 {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    u64::from(std::process::id()) << 32 ^ count
-}
-
 /// An attached segment.
 #[derive(Debug)]
 pub struct Attached {
     layout: Layout,
     memory: Memory,
     fd: Option<OwnedFd>,
-}
-
-/// Why a domain must not be waited in any longer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alarm {
-    /// The member that died; `None` if the domain was aborted.
-    pub dead: Option<Rank>,
-    /// How it died, or why it was aborted.
-    pub reason: String,
 }
 
 impl Attached {
@@ -388,95 +227,11 @@ impl Attached {
             .is_some_and(|at| self.memory.read(at, bytes))
     }
 
-    /// Ends every wait in this domain, now and later, with `alarm`. The first alarm stays.
-    pub fn raise(&self, alarm: &Alarm) {
-        let word = self.header_word(at::ALARM);
-        match word.compare_exchange(QUIET, CLAIMED, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => {}
-            // Whoever claimed it publishes at once, or has died half-way: then it is ours to finish.
-            Err(CLAIMED) if !self.alarmed_within(CLAIM_LIMIT) => {}
-            // Raised, or overwritten, which ends waits as well. Whoever did it may have died before it could rouse
-            // the sleepers: let them find out.
-            Err(_) => return self.rouse(),
-        }
-        let dead = alarm.dead.map_or(u64::MAX, |rank| rank.0.into());
-        self.header_word(at::ALARM_RANK).store(dead, Ordering::Relaxed);
-        let reason = truncated(&alarm.reason, REASON_LEN);
-        self.header_word(at::REASON_LEN)
-            .store(reason.len() as u64, Ordering::Relaxed);
-        let _ = self.memory.write(at::REASON, reason.as_bytes());
-        // SYNC: publishes the reason; pairs with the load in `alarm` (SEG-4).
-        word.store(RAISED, Ordering::SeqCst);
-        self.rouse();
-    }
-
-    fn alarmed_within(&self, limit: Duration) -> bool {
-        let start = Instant::now();
-        while !self.alarmed() && start.elapsed() < limit {
-            std::thread::yield_now();
-        }
-        self.alarmed()
-    }
-
     /// Makes whoever waits in this domain look again, at its signal and at its exits.
     pub fn rouse(&self) {
         for cell in self.cells() {
             cell.rouse();
         }
-    }
-
-    /// Whether waits must end: one load, for the inside of wait loops.
-    #[inline]
-    #[must_use]
-    pub fn alarmed(&self) -> bool {
-        // SYNC: pairs with the store in `raise` (SEG-4).
-        // A word that cannot be is an alarm too: who waits in memory that was overwritten may wait forever.
-        self.header_word(at::ALARM).load(Ordering::SeqCst) >= RAISED
-    }
-
-    /// The alarm, if one was raised. What it says is validated, not trusted.
-    #[must_use]
-    pub fn alarm(&self) -> Option<Alarm> {
-        let word = self.header_word(at::ALARM).load(Ordering::SeqCst);
-        if word < RAISED {
-            return None;
-        }
-        if word != RAISED {
-            let what = format!("the header of segment {}", self.layout.segment);
-            let corrupt = ringwork_isa::Error::corrupt(what, "alarm", word, "0, 1 or 2");
-            return Some(Alarm {
-                dead: None,
-                reason: corrupt.to_string(),
-            });
-        }
-        let dead = u32::try_from(self.header_word(at::ALARM_RANK).load(Ordering::Relaxed)).ok();
-        let len = self
-            .header_word(at::REASON_LEN)
-            .load(Ordering::Relaxed)
-            .min(REASON_BYTES);
-        let mut reason = vec![0; usize::try_from(len).unwrap_or(0)];
-        let _ = self.memory.read(at::REASON, &mut reason);
-        let reason = String::from_utf8_lossy(&reason).into_owned();
-        Some(Alarm {
-            dead: dead.map(Rank).filter(|rank| rank.0 < self.layout.ranks),
-            reason,
-        })
-    }
-
-    /// How often it was reset: what tells counts of signals from those before.
-    #[must_use]
-    #[inline(always)]
-    pub fn generation(&self) -> u64 {
-        self.header_word(at::GENERATION).load(Ordering::Relaxed)
-    }
-
-    /// Back to a fresh domain: signals at zero, no alarm; data stays. Only while no task uses it.
-    pub fn reset(&self) {
-        for cell in self.cells() {
-            cell.reset();
-        }
-        self.header_word(at::GENERATION).fetch_add(1, Ordering::SeqCst);
-        self.header_word(at::ALARM).store(QUIET, Ordering::SeqCst);
     }
 
     fn cells(&self) -> impl Iterator<Item = &Cell> {
@@ -500,9 +255,13 @@ pub(crate) fn truncated(text: &str, bytes: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use super::alarm::{CLAIMED, RAISED};
     use super::*;
+    use crate::error::Error;
+    use crate::memory::MAX_BYTES;
     use proptest::prelude::*;
-    use ringwork_isa::{Dtype, Signals};
+    use ringwork_isa::{Dtype, Segment, Signals};
+    use std::time::Duration;
 
     fn heap() -> Attached {
         Attached::on_heap(Layout::windows(Segment(3), 2, 2, 64).unwrap()).unwrap()

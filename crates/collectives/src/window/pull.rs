@@ -1,0 +1,65 @@
+//! All-gather and all-to-all whose input lies in a window: everybody pulls what it gets from where it lies.
+//!
+//! Traffic per rank, for an input of `S` bytes on `n` ranks: all-gather pulls `(n-1) S`, all-to-all `S (n-1)/n`; 2 meetings.
+
+use crate::arguments::{same_domain, same_length, times_ranks};
+use ringwork_isa::{Barrier, Core, Element, In, Out, Rank, Result, Shared};
+
+/// Part `r` of `y` becomes rank `r`'s `x`, on every rank.
+///
+/// # Errors
+/// If the lengths do not fit, `x` and `meet` are not of one domain, or as [`Core::wait`].
+pub async fn all_gather_into<C: Core, T: Element>(
+    core: &C,
+    meet: Barrier,
+    x: Shared<T>,
+    y: Out<T>,
+) -> Result<()> {
+    same_domain("the data", &x, &meet)?;
+    let wanted = times_ranks(x.len(), x.ranks() as usize)?;
+    same_length("`y`, everybody's `x`,", y.len(), wanted)?;
+    pull(core, meet, x, y, |theirs| Ok(theirs.into())).await
+}
+
+/// `y` becomes part `me` of everybody's `x`, one after the other in rank order.
+///
+/// # Errors
+/// If the ranks do not divide `x`, the lengths do not fit, `x` and `meet` are not of one domain, or as [`Core::wait`].
+pub async fn all_to_all_into<C: Core, T: Element>(
+    core: &C,
+    meet: Barrier,
+    x: Shared<T>,
+    y: Out<T>,
+) -> Result<()> {
+    same_domain("the data", &x, &meet)?;
+    let (me, ranks) = (x.me().0 as usize, x.ranks() as usize);
+    let wanted = times_ranks(x.part(ranks, me)?.len(), ranks)?;
+    same_length("`y`, my part of `x` from every rank,", y.len(), wanted)?;
+    pull(core, meet, x, y, |theirs| Ok(theirs.part(ranks, me)?.into())).await
+}
+
+/// Part `r` of `y` becomes what `mine` takes of rank `r`'s `x`. Of `x` everybody reads, and nobody writes; `y` is mine
+/// alone (WIN-3).
+async fn pull<C: Core, T: Element>(
+    core: &C,
+    meet: Barrier,
+    x: Shared<T>,
+    y: Out<T>,
+    mine: impl Fn(Shared<T>) -> Result<In<T>>,
+) -> Result<()> {
+    if y.is_empty() {
+        return Ok(());
+    }
+    let (me, ranks) = (x.me().0, x.ranks());
+    core.copy(y.part(ranks as usize, me as usize)?, mine(x)?).await?;
+    if ranks == 1 {
+        return Ok(());
+    }
+    meet.arrive_and_wait(core).await?;
+    for step in 1..ranks {
+        let peer = (me + step) % ranks;
+        let part = y.part(ranks as usize, peer as usize)?;
+        core.copy(part, mine(x.on(Rank(peer))?)?).await?;
+    }
+    meet.arrive_and_wait(core).await
+}

@@ -1,0 +1,193 @@
+//! Writing memory that other cores have in their caches: with ordinary stores, or past the caches.
+//!
+//! A store to a line that another core holds waits until that core gives it up. Between far cores that takes four times as
+//! long as streaming the data past all caches; between near ones it takes half as long, and the reader then
+//! finds the data in a cache. Which cores the ranks run on changes while they run, so nothing is assumed: now and then
+//! copies go the other way, and what was faster is kept.
+
+use crate::arith;
+use crate::ticks;
+use ringwork_isa::Span;
+use std::cell::Cell;
+use std::sync::atomic::{Ordering, fence};
+
+/// Copies of less are ordinary: the fence after streaming costs as much as they do.
+const LEAST_BYTES: usize = 4 << 10;
+/// Of this many copies the first few go the other way. Only the last of them is timed: before, the lines are still
+/// where the usual way has left them.
+const CYCLE: u32 = 256;
+const TRIALS: u32 = 3;
+/// Of this many copies one is timed.
+const SAMPLES: u32 = 8;
+
+/// From where to where: each has other lines in other caches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// Into memory that nobody else has.
+    Private,
+    /// From this rank's memory into its window, where peers will read it.
+    Staging,
+    /// Into a peer's window.
+    Pushing,
+    /// From a peer's window into this rank's.
+    Pulling,
+}
+
+impl Route {
+    #[inline(always)]
+    pub(super) fn of(to: &Span, from: &Span) -> Route {
+        if to.ranks <= 1 {
+            Route::Private
+        } else if to.rank != to.me {
+            Route::Pushing
+        } else if from.rank != from.me {
+            Route::Pulling
+        } else {
+            Route::Staging
+        }
+    }
+}
+
+/// What was learned about each route.
+#[derive(Debug, Default)]
+pub(super) struct Handover {
+    staging: Learned,
+    pushing: Learned,
+    pulling: Learned,
+}
+
+/// What copies cost lately, in ticks per 64 KiB; 0 if it is not known.
+#[derive(Debug, Default)]
+struct Learned {
+    ordinary: Cell<u64>,
+    streaming: Cell<u64>,
+    copies: Cell<u32>,
+}
+
+impl Handover {
+    /// Copies, by the way that was faster lately.
+    ///
+    /// # Safety
+    /// As [`arith::copy`].
+    #[inline]
+    pub(super) unsafe fn copy(&self, route: Route, to: *mut u8, from: *const u8, bytes: usize) {
+        let learned = match route {
+            _ if bytes < LEAST_BYTES => None,
+            Route::Private => None,
+            Route::Staging => Some(&self.staging),
+            Route::Pushing => Some(&self.pushing),
+            Route::Pulling => Some(&self.pulling),
+        };
+        // SAFETY: the caller's promises, unchanged.
+        unsafe {
+            match learned {
+                None => arith::copy(to, from, bytes),
+                Some(learned) => learned.copy(to, from, bytes),
+            }
+        }
+    }
+}
+
+impl Learned {
+    /// Whether streaming is clearly faster: the reader has it farther then.
+    fn streams(&self) -> bool {
+        let (ordinary, streaming) = (self.ordinary.get(), self.streaming.get());
+        streaming > 0 && streaming + streaming / 2 < ordinary
+    }
+
+    /// # Safety
+    /// As [`arith::copy`].
+    unsafe fn copy(&self, to: *mut u8, from: *const u8, bytes: usize) {
+        let turn = self.copies.get();
+        self.copies.set((turn + 1) % CYCLE);
+        let streams = self.streams() != (turn < TRIALS);
+        // SAFETY: the caller's promises, unchanged.
+        unsafe {
+            if turn == TRIALS - 1 || turn % SAMPLES == SAMPLES - 1 {
+                self.timed(streams, to, from, bytes);
+            } else {
+                one_way(streams, to, from, bytes);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`arith::copy`].
+    unsafe fn timed(&self, streams: bool, to: *mut u8, from: *const u8, bytes: usize) {
+        let start = ticks::now();
+        // SAFETY: the caller's promises, unchanged.
+        unsafe { one_way(streams, to, from, bytes) };
+        // What is left in the store buffer has not arrived.
+        fence(Ordering::SeqCst);
+        let took = ticks::now().saturating_sub(start);
+        let rate = (took.saturating_mul(64 << 10) / (bytes as u64).max(1)).max(1);
+        let known = if streams { &self.streaming } else { &self.ordinary };
+        let before = known.get();
+        // Who was interrupted learns nothing; who has moved learns soon.
+        let rate = rate.min(if before == 0 {
+            rate
+        } else {
+            before.saturating_mul(8)
+        });
+        known.set(if before == 0 { rate } else { (before + rate) / 2 });
+    }
+}
+
+/// # Safety
+/// As [`arith::copy`].
+#[inline]
+unsafe fn one_way(streams: bool, to: *mut u8, from: *const u8, bytes: usize) {
+    // SAFETY: the caller's promises, unchanged.
+    unsafe {
+        if streams {
+            arith::copy_streaming(to, from, bytes);
+        } else {
+            arith::copy(to, from, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_copied_does_not_depend_on_what_was_learned() {
+        let handover = Handover::default();
+        let mut from: Vec<u8> = (0..40_000).map(|i| (i * 7 % 251) as u8).collect();
+        for (round, bytes) in [0, 1, 4095, 4096, 4097, 8191, 8192, 8193, 20_000, 39_999]
+            .into_iter()
+            .cycle()
+            .take(400)
+            .enumerate()
+        {
+            let mut to = vec![0u8; bytes + 1];
+            let slow = if round % 100 < 50 { 1 } else { 1 << 40 };
+            handover.staging.ordinary.set(slow);
+            handover.staging.streaming.set(1 << 20);
+            // SAFETY: both are private and long enough.
+            unsafe { handover.copy(Route::Staging, to.as_mut_ptr(), from.as_mut_ptr(), bytes) };
+            assert_eq!((&to[..bytes], to[bytes]), (&from[..bytes], 0), "round {round}");
+        }
+    }
+
+    #[test]
+    fn what_is_clearly_faster_is_kept_and_tried_again() {
+        let learned = Learned::default();
+        assert!(!learned.streams(), "nothing is known");
+        learned.ordinary.set(100);
+        learned.streaming.set(70);
+        assert!(!learned.streams(), "not clearly");
+        learned.streaming.set(60);
+        assert!(learned.streams());
+        let (mut to, mut from) = (vec![0u8; 8192], vec![1u8; 8192]);
+        for _ in 0..CYCLE {
+            // SAFETY: both are private and as long.
+            unsafe { learned.copy(to.as_mut_ptr(), from.as_mut_ptr(), 8192) };
+        }
+        assert!(
+            learned.ordinary.get() != 100 && learned.streaming.get() != 60,
+            "both were timed"
+        );
+    }
+}

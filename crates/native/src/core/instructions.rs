@@ -1,0 +1,166 @@
+//! The instructions: what is looked up when one is issued, and what is left to do.
+
+use super::NativeCore;
+use crate::activity::Doing;
+use crate::arith;
+use ringwork_isa::{
+    Attribution, CanRead, CanWrite, Compare, Core, Device, Element, Float, Notify, ReduceOp, Region, Result,
+    Shared, Signal, Sources, Tile, Work,
+};
+
+impl Core for NativeCore {
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    fn attribution(&self) -> &Attribution {
+        &self.attribution
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn copy<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        src: Region<T, impl CanRead>,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        let moving = self.moving(&dst.span(), &src.span(), at);
+        async move { self.copy_now(moving.as_ref().map_err(Clone::clone)?, at) }
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn reduce<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        sources: impl Sources<T>,
+        op: ReduceOp,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        async move { self.reduce_now::<T>(dst.span(), &sources, op, at) }
+    }
+
+    #[track_caller]
+    fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
+        let at = self.attribution.site();
+        async move { self.load_now(src.span(), at) }
+    }
+
+    #[track_caller]
+    fn store<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        tile: &Tile<T>,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        async move { self.store_now(dst.span(), tile, at) }
+    }
+
+    #[track_caller]
+    fn spend(&self, work: Work) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        async move {
+            let doing = match work {
+                Work::Vector { .. } => Doing::Vector,
+                Work::Matrix { .. } => Doing::Matmul,
+            };
+            self.say(doing, at);
+            Ok(())
+        }
+    }
+
+    #[track_caller]
+    fn matmul_add<T: Float>(
+        &self,
+        acc: Tile<T::Wide>,
+        a: &Tile<T>,
+        b: &Tile<T>,
+    ) -> impl Future<Output = Result<Tile<T::Wide>>> {
+        self.say(Doing::Matmul, self.attribution.site());
+        // Not in a closure: the error names this caller's line.
+        std::future::ready(Tile::add_product(acc, a, b, arith::product::<T>))
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn put_packets<T: Element>(
+        &self,
+        packets: Shared<i64>,
+        src: Region<T, impl CanRead>,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        let packing = self.packing(&packets, &src.span(), epoch, at);
+        async move { self.put_packets_now(packing.as_ref().map_err(Clone::clone)?, at) }
+    }
+
+    #[track_caller]
+    fn get_packets<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        packets: Shared<i64>,
+        raised: Signal,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        async move { self.get_packets_now(dst.span(), &packets, &raised, epoch, at) }
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn reduce_packets<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        mine: Region<T, impl CanRead>,
+        packets: Shared<i64>,
+        raised: Signal,
+        op: ReduceOp,
+        epoch: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        let folding = self.folding((&dst.span(), &mine.span()), &packets, &raised, epoch, at);
+        async move { self.fold::<T>(folding.as_ref().map_err(Clone::clone)?, op, &raised, at) }
+    }
+
+    // Signals are looked up when the instruction is issued: a handle that is copied into a future is written and
+    // read back in other pieces, which the processor does only after all stores before, and that is the time of
+    // a whole message when one of them is to a line that another core has.
+
+    #[track_caller]
+    #[inline(always)]
+    fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        let found = self.signal(&signal, at).map(|found| found.cell);
+        async move {
+            self.notify_now(found?, how, at);
+            Ok(())
+        }
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
+        let at = self.attribution.site();
+        let found = self.signal(&signal, at);
+        async move { self.wait_now(found?, compare, operand, at) }
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
+        let found = self
+            .signal(&signal, self.attribution.site())
+            .map(|found| found.cell);
+        async move { Ok(found?.load()) }
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn recall(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
+        let found = self
+            .signal(&signal, self.attribution.site())
+            .map(|found| found.cell);
+        async move { Ok(found?.written()) }
+    }
+}

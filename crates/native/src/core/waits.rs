@@ -1,0 +1,171 @@
+//! Notifying and waiting: how a wait looks, sleeps, and ends.
+
+use super::{At, NativeCore};
+use crate::activity::Doing;
+use crate::cell::{Cell, Ended, Looking};
+use crate::record;
+use crate::segment::{Alarm, Attached};
+use ringwork_isa::{Compare, Error, ErrorKind, Notify, QueueSignal, Rank, Result, Signal, Waited};
+use std::time::Instant;
+
+impl NativeCore {
+    #[inline(always)]
+    pub(super) fn notify_now(&self, cell: &Cell, how: Notify, at: At) {
+        self.say(Doing::Notify, at);
+        if let Some(activity) = &self.activity {
+            self.record_notify(activity, cell);
+        }
+        if let Some((call, words)) = self.call.get() {
+            cell.note(call.sequence(), words);
+        }
+        match how {
+            Notify::Set(value) => cell.set(value),
+            Notify::Add(amount) => cell.add(amount),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn wait_now(&self, cell: Awaited<'_>, compare: Compare, operand: i32, at: At) -> Result<i32> {
+        let mut value = cell.cell.load();
+        for _ in 0..self.eager_looks {
+            if compare.holds(value, operand) {
+                break;
+            }
+            std::hint::spin_loop();
+            value = cell.cell.load();
+        }
+        if !compare.holds(value, operand) {
+            value = self.wait_long(cell, (compare, operand), at)?;
+        }
+        match self.call.get() {
+            Some((call, words)) if cell.cell.noted(call.sequence()) != words => {
+                Err(self.out_of_step(cell, call, at))
+            }
+            _ => Ok(value),
+        }
+    }
+
+    #[cold]
+    pub(super) fn wait_long(
+        &self,
+        awaited: Awaited<'_>,
+        (compare, operand): (Compare, i32),
+        at: At,
+    ) -> Result<i32> {
+        let Awaited { segment, cell, .. } = awaited;
+        self.say(Doing::Wait, at);
+        let deadline = Instant::now().checked_add(self.wait_limit);
+        let satisfied = |value| compare.holds(value, operand);
+        let exit = |looking| self.exit(segment, awaited.name.on(), looking);
+        let wait = || cell.wait(self.patience, deadline, satisfied, exit);
+        let ended = match self.activity.as_ref() {
+            None => wait(),
+            Some(activity) => {
+                let name = awaited.name.recorded();
+                activity.waited((segment.cell_number(cell).unwrap_or(u64::MAX), name), wait)
+            }
+        };
+        let ended = match ended {
+            Ok(value) => return Ok(value),
+            Err(ended) => ended,
+        };
+        let waited = awaited.name.waited(cell.load(), (compare, operand), at);
+        Err(match (ended, segment.alarm()) {
+            (Ended::Exit(Exit::Mismatch(error)), _) => *error,
+            (
+                Ended::Exit(Exit::Alarm),
+                Some(Alarm {
+                    dead: Some(rank),
+                    reason,
+                }),
+            ) => ErrorKind::PeerDied {
+                rank,
+                cause: reason,
+                waited,
+            }
+            .into(),
+            (Ended::Exit(Exit::Alarm), Some(Alarm { dead: None, reason })) => {
+                ErrorKind::Aborted { reason, waited }.into()
+            }
+            _ => ErrorKind::Deadline {
+                after_ms: u64::try_from(self.wait_limit.as_millis()).unwrap_or(u64::MAX),
+                waited,
+            }
+            .into(),
+        })
+    }
+
+    /// Why to give up waiting for a signal, if there is a reason.
+    pub(super) fn exit(&self, segment: &Attached, on: Rank, looking: Looking) -> Option<Exit> {
+        if segment.alarmed() {
+            return Some(Exit::Alarm);
+        }
+        match looking {
+            Looking::Awake => None,
+            Looking::BeforeSleep => self.mismatch(on).map(|error| Exit::Mismatch(Box::new(error))),
+        }
+    }
+}
+
+/// A signal, found: its cell, and what to call it when it does not come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Awaited<'a> {
+    pub(super) segment: &'a Attached,
+    pub(super) cell: &'a Cell,
+    pub(super) name: Name,
+}
+
+/// Who waits, on whom, and for which of its signals, in one word: see `notify` for why that matters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name(u64);
+
+impl Name {
+    #[inline(always)]
+    pub(super) fn of(signal: &Signal) -> Name {
+        let (on, index, queue) = match signal.queue() {
+            None => (signal.rank(), signal.index(), 0),
+            Some(end) => (end.peer, end.port, end.signal as u64 + 1),
+        };
+        // Ranks are below MAX_RANKS where there is a cell, and cells are few.
+        let (me, on) = (u64::from(signal.holder().0), u64::from(on.0));
+        Name(queue << 61 | (u64::from(index) & 0x1fff_ffff) << 32 | (on & 0xffff) << 16 | me & 0xffff)
+    }
+
+    pub(super) fn on(self) -> Rank {
+        Rank((self.0 >> 16 & 0xffff) as u32)
+    }
+
+    /// As it is recorded.
+    pub(super) fn recorded(self) -> u32 {
+        record::signal_name(
+            self.on().0,
+            (self.0 >> 32 & 0x1fff_ffff) as u32,
+            self.0 >> 61 != 0,
+        )
+    }
+
+    pub(super) fn waited(self, value: i32, (compare, needed): (Compare, i32), at: At) -> Waited {
+        let queue = (self.0 >> 61).checked_sub(1);
+        Waited {
+            me: Rank((self.0 & 0xffff) as u32),
+            on: self.on(),
+            signal: (self.0 >> 32 & 0x1fff_ffff) as u32,
+            value,
+            compare,
+            needed,
+            queue: QueueSignal::ALL
+                .into_iter()
+                .find(|known| Some(*known as u64) == queue),
+            site: at.into(),
+        }
+    }
+}
+
+/// Why a wait is given up.
+#[derive(Debug)]
+pub(super) enum Exit {
+    /// The domain's alarm was raised.
+    Alarm,
+    /// The peer is in another call.
+    Mismatch(Box<Error>),
+}
