@@ -367,7 +367,19 @@ fn failed_across(_: &mut Rng) {
         // The domain is fresh again.
         meet_in(&pod, &all, 20, 0).unwrap();
         meet_again(&pod, &all);
+        fail_alone(&pod, &all);
+        meet_again(&pod, &all);
     }
+}
+
+/// A node that fails by itself, outside a run of the pod, leaves the domain to the pod's next run.
+fn fail_alone(pod: &Pod, all: &ringwork_runtime::PodDomain) {
+    let part = &all.parts()[0];
+    let (x, row) = (part.buffer::<i32>("x").unwrap(), part.signals("row").unwrap());
+    let task = || meet::task(&x, &row, 1, 1);
+    let failed = pod.children()[0].run(|orch| orch.submit(Device(0), task()));
+    assert!(failed.unwrap_err().to_string().contains("not in this round"));
+    meet_in(pod, all, 5, 0).unwrap();
 }
 
 /// Signals only grow, so a second meeting in the same domain needs a fresh one.

@@ -109,6 +109,13 @@ fn join(node: &Node, segment: &Arc<Attached>, whole: &DomainPlan, first: u32) ->
 }
 
 impl Wide {
+    /// Makes it fresh if waits in it are ended.
+    pub(super) fn revive(&self) {
+        if self.segment.alarm().is_some() {
+            self.freshen();
+        }
+    }
+
     /// Signals at zero and no alarm, unless a member has ended or a task uses it (WIDE-3).
     pub(super) fn freshen(&self) {
         let number = self.segment.layout().segment;

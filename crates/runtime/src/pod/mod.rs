@@ -180,6 +180,13 @@ impl<C: Worker> Pod<C> {
         }
     }
 
+    /// The same for those that a run of a child by itself has left aborted.
+    fn revive_domains(&self) {
+        for domain in self.domains().iter().filter_map(Weak::upgrade) {
+            domain.revive();
+        }
+    }
+
     /// Runs an orchestration over the children: returns when every task it submitted is done.
     ///
     /// # Errors

@@ -50,6 +50,7 @@ impl<'env, C: Worker> PodOrchestrator<'env, C> {
         pod: &'env Pod<C>,
         orchestration: impl FnOnce(&mut PodOrchestrator<'env, C>) -> Result<R>,
     ) -> Result<R> {
+        pod.revive_domains();
         let count = u32::try_from(pod.children.len()).unwrap_or(u32::MAX);
         let config = Config::new().executors(CHILD, count).executors(OWN, 1);
         let engine = Engine::new(&config).map_err(|problem| pod.refused(problem))?;
