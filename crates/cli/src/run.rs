@@ -40,9 +40,9 @@ pub(crate) struct RunArguments {
     /// Elements per rank
     #[arg(long, default_value_t = 256)]
     count: usize,
-    /// Type of the elements: f32, f16, bf16, f64, i8, u8, i32, i64
-    #[arg(long, default_value = "f32")]
-    dtype: Dtype,
+    /// Type of the elements: f32, f16, bf16, f64, i8, u8, i32, i64 [default: f32, or what the example has]
+    #[arg(long)]
+    dtype: Option<Dtype>,
     /// How often to do it, verifying every time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -101,12 +101,18 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
             "packets are what a communicator uses; for an example use onephase, twophase, ring or bidirectional-ring",
         );
     }
-    if !example.dtypes.contains(&arguments.dtype) {
+    let usual = if example.dtypes.contains(&Dtype::F32) {
+        Dtype::F32
+    } else {
+        example.dtypes[0]
+    };
+    let dtype = arguments.dtype.unwrap_or(usual);
+    if !example.dtypes.contains(&dtype) {
         let have: Vec<_> = example.dtypes.iter().map(ToString::to_string).collect();
         return refuse(&format!(
             "`{}` has no {}; use --dtype {}",
             example.name,
-            arguments.dtype,
+            dtype,
             have.join(" or ")
         ));
     }
@@ -118,7 +124,7 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
             unused.join(", ")
         );
     }
-    let platform = match platform(arguments, &devices) {
+    let platform = match platform(arguments, dtype, &devices) {
         Ok(platform) => platform,
         Err(why) => return refuse(&why),
     };
@@ -126,7 +132,7 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
         platform,
         devices,
         count: arguments.count,
-        dtype: arguments.dtype,
+        dtype,
         algorithm: arguments.algo.unwrap_or(Algorithm::TwoPhase),
         rounds: arguments.rounds,
         bar: bar(arguments),
@@ -144,7 +150,7 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
 }
 
 /// Where the example runs, or why it cannot.
-fn platform(arguments: &RunArguments, devices: &[u32]) -> Result<Platform, String> {
+fn platform(arguments: &RunArguments, dtype: Dtype, devices: &[u32]) -> Result<Platform, String> {
     if let Some(path) = &arguments.trace {
         trace_format(path)?;
     }
@@ -160,11 +166,10 @@ fn platform(arguments: &RunArguments, devices: &[u32]) -> Result<Platform, Strin
             Some(_) => Err("--topology is a machine to simulate; add -p sim".into()),
         };
     }
-    let exact = exact_ranks(arguments.dtype);
+    let exact = exact_ranks(dtype);
     if devices.len() > exact {
         return Err(format!(
-            "sums of more than {exact} ranks are not exact in {}, so they cannot be verified; use --dtype f64 or i64",
-            arguments.dtype
+            "sums of more than {exact} ranks are not exact in {dtype}, so they cannot be verified; use --dtype f64 or i64"
         ));
     }
     let largest = devices.iter().max().copied().unwrap_or(0);

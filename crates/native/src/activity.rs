@@ -7,7 +7,7 @@
 //! - **ACT-1 (one writer).** Only the chip writes; the host reads and believes nothing it cannot check.
 
 use crate::memory::Memory;
-use crate::record::{RECORD_BYTES, Record, Recorder, read_record};
+use crate::record::{RECORD_BYTES, Record, Recorder, read_record, task_bits};
 use crate::texts::{TEXTS_BYTES, Texts, read_text};
 use crate::ticks;
 use std::cell::Cell;
@@ -72,6 +72,8 @@ pub struct Begun {
     start: u64,
     text: u32,
     number: u64,
+    /// The task that it waited for last, if that is known.
+    after: Option<u64>,
     /// What was under way around it.
     outer: Option<(u8, u32)>,
 }
@@ -192,7 +194,13 @@ impl Activity {
     }
 
     /// A task begins, on a core of this chip; 0 is the chip itself.
-    pub(crate) fn begin_task(&self, name: &'static str, core: u8, number: u64) -> Option<Begun> {
+    pub(crate) fn begin_task(
+        &self,
+        name: &'static str,
+        core: u8,
+        number: u64,
+        after: Option<u64>,
+    ) -> Option<Begun> {
         let recorder = self.recorder.as_ref()?;
         let text = self.text(name.as_ptr() as usize, || {
             name.rsplit("::").next().unwrap_or(name).to_owned()
@@ -203,6 +211,7 @@ impl Activity {
             start,
             text,
             number,
+            after,
             outer,
         })
     }
@@ -211,7 +220,8 @@ impl Activity {
     pub(crate) fn end_task(&self, begun: &Begun, failed: bool) {
         if let Some(recorder) = &self.recorder {
             let times = (begun.start, ticks::about_now());
-            recorder.put(Doing::Task, begun.text, times, (begun.number, failed.into()));
+            let more = task_bits(begun.number, begun.after, failed);
+            recorder.put(Doing::Task, begun.text, times, (begun.number, more));
             recorder.end(begun.outer);
         }
     }
@@ -282,7 +292,7 @@ mod tests {
     #[test]
     fn a_task_and_what_it_did_are_recorded_in_order_and_one_under_way_is_seen() {
         let (memory, activity) = area();
-        let begun = activity.begin_task("a::b::add", 0, 7).unwrap();
+        let begun = activity.begin_task("a::b::add", 0, 7, Some(4)).unwrap();
         activity.say(Doing::Copy, Location::caller());
         activity.timed(Doing::Copy, 4096, || ());
         let record = read_records(&memory, 0);
@@ -310,6 +320,7 @@ mod tests {
                 },
                 What::Task {
                     number: 7,
+                    after: Some(4),
                     failed: false
                 }
             ]
@@ -323,7 +334,7 @@ mod tests {
         let (memory, activity) = area();
         for number in 0..2 {
             let beside = activity.of_core(2).unwrap();
-            let begun = beside.begin_task("mul", 2, number).unwrap();
+            let begun = beside.begin_task("mul", 2, number, None).unwrap();
             beside.say(Doing::Copy, Location::caller());
             beside.end_task(&begun, true);
         }
@@ -333,7 +344,11 @@ mod tests {
             .iter()
             .map(|entry| (entry.core, &entry.what))
             .collect();
-        let task = |number| What::Task { number, failed: true };
+        let task = |number| What::Task {
+            number,
+            after: None,
+            failed: true,
+        };
         assert_eq!(found, [(2, &task(0)), (2, &task(1))]);
         assert_eq!(
             read_activity(&memory, 0).count,
@@ -346,7 +361,7 @@ mod tests {
     fn nothing_is_recorded_where_that_is_switched_off() {
         let memory = Arc::new(Memory::heap(ACTIVITY_BYTES).unwrap());
         let activity = Activity::new(memory.clone(), 0, false);
-        assert!(activity.begin_task("add", 0, 1).is_none());
+        assert!(activity.begin_task("add", 0, 1, None).is_none());
         activity.timed(Doing::Copy, 1, || ());
         assert!(read_records(&memory, 0).entries.is_empty());
     }

@@ -176,7 +176,7 @@ impl Chip {
 
     fn run_kernel(&self, task: u64, kernel: &KernelId, args: &[Arg]) -> std::result::Result<(), Failure> {
         let entry = registry::find(kernel)?;
-        let begun = self.core.begin_task(entry, 0, task);
+        let begun = self.core.begin_task(entry, 0, task, None);
         let ended = std::panic::catch_unwind(AssertUnwindSafe(|| (entry.run)(&self.core, args)));
         self.core.end_task(begun, !matches!(ended, Ok(Ok(()))));
         ended

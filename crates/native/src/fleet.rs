@@ -6,19 +6,19 @@
 
 use crate::activity::LastSeen;
 use crate::bring_up::{BringUp, OnStep, greet};
-use crate::cell::Ended;
+use crate::cell::{Ended, Patience};
 use crate::channel::{Receiver, Sender};
 use crate::core::Waiting;
 use crate::error::{Error, Result};
 use crate::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request};
 use crate::record::Record;
-use crate::segment::Attached;
-use crate::watch::{End, Program, Start, Watch, Watcher, channels};
+use crate::segment::{Alarm, Attached};
+use crate::watch::{End, Members, Program, Start, Watch, Watcher, channels};
 use crate::wire::{Handover, Wire, decode, encode};
 use ringwork_isa::{Device, Segment, Task};
 use rustix::process::Signal;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a fleet is started with.
@@ -94,12 +94,10 @@ struct Chip {
 #[derive(Debug)]
 pub struct Fleet {
     chips: Vec<Chip>,
-    bell: Bell,
-    heard: i32,
+    waiter: Waiter,
     /// What has happened and was not yet asked for.
     unread: Vec<Event>,
     waiting: Waiting,
-    interrupted: Arc<AtomicBool>,
     // Last, so that chips are gone before what they share is unmapped.
     watcher: Watcher,
 }
@@ -147,15 +145,19 @@ impl Fleet {
             .iter()
             .filter(|initial| initial.segment.layout().ranks > 0)
         {
-            watcher.watch.listen(&initial.segment, &initial.chips);
+            let members = Members::all(&*initial.chips);
+            watcher.watch.listen(&initial.segment, &members);
         }
         let fleet = Fleet {
             chips,
-            bell,
-            heard: 0,
+            waiter: Waiter {
+                bell,
+                heard: Arc::default(),
+                interrupted: Arc::default(),
+                patience: launch.waiting.patience,
+            },
             unread: Vec::new(),
             waiting: launch.waiting,
-            interrupted: Arc::default(),
             watcher,
         };
         // On failure the drop of the fleet kills and reaps all.
@@ -195,18 +197,17 @@ impl Fleet {
 
     /// Hands a segment to chips. Tasks sent afterwards find it. `what` says what it is for.
     ///
-    /// If it is a domain's windows, `chips` are its members in rank order, and from now on a member's death
-    /// raises the domain's alarm.
+    /// If it is a domain's windows, from now on a member's death raises the domain's alarm.
     ///
     /// # Errors
     /// If a chip is gone; then nobody has it. One that cannot map it says so in an [`Event::NotMapped`].
-    pub fn map(&mut self, segment: &Arc<Attached>, what: &str, chips: &[usize]) -> Result<()> {
+    pub fn map(&mut self, segment: &Arc<Attached>, what: &str, members: &Members) -> Result<()> {
         if segment.layout().ranks > 0 {
-            self.watcher.watch.listen(segment, chips);
+            self.watcher.watch.listen(segment, members);
         }
-        for (i, &chip) in chips.iter().enumerate() {
+        for (i, &chip) in members.chips.iter().enumerate() {
             if let Err(error) = self.map_on(segment, what, chip) {
-                self.unmap(segment.layout().segment, &chips[..i]);
+                self.unmap(segment.layout().segment, &members.chips[..i]);
                 return Err(error);
             }
         }
@@ -223,9 +224,15 @@ impl Fleet {
     }
 
     /// Makes the signals of a domain fresh and its alarm quiet, unless a member has ended. Only while no
-    /// task uses it. `chips` are its members.
-    pub fn reset(&self, segment: &Attached, chips: &[usize]) {
-        self.watcher.watch.reset(segment, chips);
+    /// task uses it, and only if all its members are chips of this fleet.
+    pub fn reset(&self, segment: &Attached, members: &Members) {
+        self.watcher.watch.reset(segment, members);
+    }
+
+    /// What a domain with these members is told, if one of them has ended.
+    #[must_use]
+    pub fn alarm(&self, members: &Members) -> Option<Alarm> {
+        self.watcher.watch.alarm(members)
     }
 
     /// Makes chips forget a segment, after the tasks sent before.
@@ -355,33 +362,27 @@ impl Fleet {
     /// Sleeps until something has happened since the last call, an interrupt, or the deadline; whether
     /// something has.
     pub fn wait(&mut self, deadline: Option<Instant>) -> bool {
-        let (heard, interrupted) = (self.heard, self.interrupted.clone());
-        let exit = |_| interrupted.load(Ordering::SeqCst).then_some(());
-        match self
-            .bell
-            .cell()
-            .wait(self.waiting.patience, deadline, |strikes| strikes != heard, exit)
-        {
-            Ok(strikes) => {
-                self.heard = strikes;
-                true
-            }
-            Err(Ended::Exit(()) | Ended::Deadline) => false,
-        }
+        self.waiter.wait(deadline)
+    }
+
+    /// Waits without the fleet, so that others can use it meanwhile.
+    #[must_use]
+    pub fn waiter(&self) -> Waiter {
+        self.waiter.clone()
     }
 
     /// Whether [`Interrupter::interrupt`] was called.
     #[must_use]
     pub fn interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::SeqCst)
+        self.waiter.interrupted.load(Ordering::SeqCst)
     }
 
     /// A handle by which another thread can end waits of this fleet's host.
     #[must_use]
     pub fn interrupter(&self) -> Interrupter {
         Interrupter {
-            interrupted: self.interrupted.clone(),
-            bell: self.bell.clone(),
+            interrupted: self.waiter.interrupted.clone(),
+            bell: self.waiter.bell.clone(),
         }
     }
 
@@ -412,6 +413,41 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         // A fleet that was closed has nobody left to kill.
         self.watcher.watch.kill_all(Signal::KILL);
+    }
+}
+
+/// What a fleet's host waits with. One thread at a time does; the others may miss what that one has heard.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    bell: Bell,
+    /// Strikes that were heard.
+    heard: Arc<AtomicI32>,
+    interrupted: Arc<AtomicBool>,
+    patience: Patience,
+}
+
+impl Waiter {
+    /// See [`Fleet::wait`].
+    #[must_use]
+    pub fn wait(&self, deadline: Option<Instant>) -> bool {
+        let heard = self.heard.load(Ordering::Relaxed);
+        let exit = |_| self.interrupted.load(Ordering::SeqCst).then_some(());
+        match self
+            .bell
+            .cell()
+            .wait(self.patience, deadline, |strikes| strikes != heard, exit)
+        {
+            Ok(strikes) => {
+                self.heard.store(strikes, Ordering::Relaxed);
+                true
+            }
+            Err(Ended::Exit(()) | Ended::Deadline) => false,
+        }
+    }
+
+    /// Ends the wait: something has happened that is no chip's doing.
+    pub fn wake(&self) {
+        self.bell.strike();
     }
 }
 

@@ -35,9 +35,9 @@ mod wire;
 pub use activity::{Begun, LastSeen};
 pub use core::{NativeCore, SCRATCH, Waiting};
 pub use error::{Error, Result};
-pub use fleet::{Event, Fleet, InitialSegment, Interrupter, Launch};
+pub use fleet::{Event, Fleet, InitialSegment, Interrupter, Launch, Waiter};
 pub use mailbox::Failure;
-pub use watch::{End, Program};
+pub use watch::{End, Members, Program};
 
 /// What the code written by `#[kernel]` refers to.
 #[doc(hidden)]

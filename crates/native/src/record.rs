@@ -187,6 +187,8 @@ pub enum What {
     Task {
         /// The number that it was sent with; of a chip's own graph, the task's number there.
         number: u64,
+        /// In a chip's own graph: the task whose end let it go.
+        after: Option<u64>,
         /// Whether it failed.
         failed: bool,
     },
@@ -232,6 +234,13 @@ pub(crate) fn signal_name(rank: u32, index: u32, queue: bool) -> u32 {
 }
 
 const INDEX: u32 = (1 << 23) - 1;
+
+/// A task's 32 bits: whether it failed, and how far before it the task is that it waited for; 0 for none, or one
+/// that is too far.
+pub(crate) fn task_bits(number: u64, after: Option<u64>, failed: bool) -> u32 {
+    let distance = after.and_then(|after| u32::try_from(number.checked_sub(after)?).ok());
+    distance.filter(|distance| *distance < 1 << 31).unwrap_or(0) << 1 | u32::from(failed)
+}
 
 /// Reads everything that makes sense (REC-3).
 pub(crate) fn read_record(memory: &Memory, base: u64, texts: u64) -> Record {
@@ -312,7 +321,8 @@ fn kind(what: u64, detail: u64) -> Option<What> {
         IDLE => None,
         TASK => Some(What::Task {
             number: detail,
-            failed: more != 0,
+            after: (more >> 1 != 0).then(|| detail.wrapping_sub(u64::from(more >> 1))),
+            failed: more & 1 != 0,
         }),
         WAIT => Some(What::Wait {
             cell: detail,

@@ -73,16 +73,63 @@ struct Process {
     pidfd: OwnedFd,
 }
 
-/// A domain whose members must hear of deaths: members in rank order, by chip.
+/// A domain whose members must hear of deaths.
 struct Listener {
     segment: Weak<Attached>,
-    members: Vec<usize>,
+    members: Members,
+}
+
+/// The members of a domain that are chips of one fleet: a run of ranks, since a domain may reach over fleets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Members {
+    /// The rank of the first.
+    pub first: u32,
+    /// The chips, by position in the fleet, in rank order.
+    pub chips: Vec<usize>,
+}
+
+impl Members {
+    /// All members of a domain of one fleet.
+    #[must_use]
+    pub fn all(chips: impl Into<Vec<usize>>) -> Members {
+        let chips = chips.into();
+        Members { first: 0, chips }
+    }
+
+    /// The rank of a chip, if it is one of them.
+    #[must_use]
+    pub fn rank_of(&self, chip: usize) -> Option<Rank> {
+        let place = self.chips.iter().position(|member| *member == chip)?;
+        self.first.checked_add(u32::try_from(place).ok()?).map(Rank)
+    }
+
+    /// The chip with this rank, if it is one of them.
+    #[must_use]
+    pub fn chip_of(&self, rank: Rank) -> Option<usize> {
+        let place = usize::try_from(rank.0.checked_sub(self.first)?).ok()?;
+        self.chips.get(place).copied()
+    }
 }
 
 #[derive(Default)]
 struct State {
     ends: Vec<Option<End>>,
     listeners: Vec<Listener>,
+}
+
+impl State {
+    fn alarm(&self, members: &Members) -> Option<Alarm> {
+        let mut chips = members.chips.iter();
+        let (chip, end) = chips.find_map(|&chip| Some((chip, self.ends[chip]?)))?;
+        Some(died(members.rank_of(chip)?, end))
+    }
+}
+
+fn died(rank: Rank, end: End) -> Alarm {
+    Alarm {
+        dead: Some(rank),
+        reason: end.to_string(),
+    }
 }
 
 /// What the watcher and its host share.
@@ -290,12 +337,9 @@ impl Watch {
             .listeners
             .retain(|listener| listener.segment.strong_count() > 0);
         for listener in &state.listeners {
-            let rank = listener.members.iter().position(|member| *member == chip);
+            let rank = listener.members.rank_of(chip);
             if let (Some(rank), Some(segment)) = (rank, listener.segment.upgrade()) {
-                segment.raise(&Alarm {
-                    dead: u32::try_from(rank).ok().map(Rank),
-                    reason: end.to_string(),
-                });
+                segment.raise(&died(rank, end));
             }
         }
         drop(state);
@@ -304,32 +348,30 @@ impl Watch {
     }
 
     /// Raises an alarm in `segment` when one of its members ends, or at once if one has.
-    pub(crate) fn listen(&self, segment: &Arc<Attached>, members: &[usize]) {
+    pub(crate) fn listen(&self, segment: &Arc<Attached>, members: &Members) {
         let mut state = self.state();
-        let dead = members
-            .iter()
-            .enumerate()
-            .find_map(|(rank, chip)| Some((rank, state.ends[*chip]?)));
-        if let Some((rank, end)) = dead {
-            segment.raise(&Alarm {
-                dead: u32::try_from(rank).ok().map(Rank),
-                reason: end.to_string(),
-            });
+        if let Some(alarm) = state.alarm(members) {
+            segment.raise(&alarm);
         }
         state
             .listeners
             .retain(|listener| listener.segment.strong_count() > 0);
         state.listeners.push(Listener {
             segment: Arc::downgrade(segment),
-            members: members.to_vec(),
+            members: members.clone(),
         });
+    }
+
+    /// Why a domain cannot be used, if one of these members has ended.
+    pub(crate) fn alarm(&self, members: &Members) -> Option<Alarm> {
+        self.state().alarm(members)
     }
 
     /// Makes a domain fresh unless a member has ended: then its alarm stays. Under the lock, so that an end
     /// comes either before, and is seen here, or after, and raises the alarm again.
-    pub(crate) fn reset(&self, segment: &Attached, members: &[usize]) {
+    pub(crate) fn reset(&self, segment: &Attached, members: &Members) {
         let state = self.state();
-        if members.iter().all(|chip| state.ends[*chip].is_none()) {
+        if state.alarm(members).is_none() {
             segment.reset();
         }
     }

@@ -8,7 +8,7 @@ use ringwork_macros::kernel;
 use ringwork_native::cell::Patience;
 use ringwork_native::segment::{Attached, Layout};
 use ringwork_native::{
-    Error as NativeError, Event, Failure, Fleet, InitialSegment, Launch, Program, Waiting,
+    Error as NativeError, Event, Failure, Fleet, InitialSegment, Launch, Members, Program, Waiting,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -122,8 +122,12 @@ fn a_domain_with_a_dead_member_keeps_its_alarm() {
     };
     let (pair, others) = (windows(1), windows(2));
     let mut fleet = launch(3, vec![]);
-    fleet.map(&pair, "window \"pair\"", &[0, 1]).unwrap();
-    fleet.map(&others, "window \"others\"", &[0, 2]).unwrap();
+    fleet
+        .map(&pair, "window \"pair\"", &Members::all([0, 1]))
+        .unwrap();
+    fleet
+        .map(&others, "window \"others\"", &Members::all([0, 2]))
+        .unwrap();
     fleet.submit(1, 1, &exit::task()).unwrap();
     assert!(matches!(next(&mut fleet), Event::Ended { chip: 1, .. }));
     let alarm = pair.alarm().unwrap();
@@ -132,10 +136,10 @@ fn a_domain_with_a_dead_member_keeps_its_alarm() {
         (Some(Rank(1)), "it exited with code 3")
     );
     assert!(!others.alarmed());
-    fleet.reset(&pair, &[0, 1]);
+    fleet.reset(&pair, &Members::all([0, 1]));
     assert!(pair.alarmed(), "its member is still dead");
     others.raise(&alarm);
-    fleet.reset(&others, &[0, 2]);
+    fleet.reset(&others, &Members::all([0, 2]));
     assert!(!others.alarmed());
 }
 

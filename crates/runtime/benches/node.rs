@@ -133,9 +133,10 @@ fn throughput(chips: u32) {
     rate(&format!("tasks in chains to {chips} chips"), tasks, start);
 }
 
-/// A chip's own graph of 1,000 tasks in a chain, each way.
-fn chip_graphs() {
+/// A chip's own graph of 1,000 tasks in a chain, each way, and the same tasks sent one by one by the host.
+fn chip_graphs(only: Option<&str>) {
     const TASKS: u32 = 1000;
+    let wanted = |way: &str| only.is_none_or(|only| only == way);
     let chip = Device(0);
     let node = Node::builder().devices(0..1).launch().expect("launch");
     let (x, y) = [(); 2]
@@ -148,14 +149,30 @@ fn chip_graphs() {
         ("explicit", explicit(task())),
         ("captured", captured.replay(&task()).expect("replay")),
     ];
-    for (way, task) in ways {
+    let timed = |way: &str, run: &dyn Fn()| {
         let mut times = Vec::new();
         for _ in 0..200 {
             let start = Instant::now();
-            node.run(|orch| orch.submit(chip, task.clone())).expect("run");
+            run();
             times.push(start.elapsed());
         }
         percentiles(&format!("a chip's graph of {TASKS} tasks, {way}"), times);
+    };
+    for (way, task) in ways.into_iter().filter(|(way, _)| wanted(way)) {
+        timed(way, &|| {
+            node.run(|orch| orch.submit(chip, task.clone())).expect("run");
+        });
+    }
+    if wanted("resubmitted") {
+        timed("captured and shipped again", &|| {
+            let captured = node.capture(chip, &task()).expect("capture");
+            let task = captured.replay(&task()).expect("replay");
+            node.run(|orch| orch.submit(chip, task)).expect("run");
+        });
+        timed("resubmitted by the host", &|| {
+            node.run(|orch| (0..TASKS).try_for_each(|_| orch.submit(chip, touch::task(&x, &y)).map(drop)))
+                .expect("run");
+        });
     }
 }
 
@@ -224,23 +241,29 @@ fn recorder() {
     );
 }
 
-/// Bytes of this process in memory.
-fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
+/// Bytes of a process in memory that are its own: without what it shares, such as the windows.
+fn resident_bytes(pid: u32) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let pages: Vec<u64> = statm
         .split_whitespace()
-        .nth(1)
-        .and_then(|pages| pages.parse().ok());
-    pages.unwrap_or(0) * 4096
+        .filter_map(|pages| pages.parse().ok())
+        .collect();
+    pages
+        .get(1)
+        .unwrap_or(&0)
+        .saturating_sub(*pages.get(2).unwrap_or(&0))
+        * 4096
 }
 
-/// Memory over many tasks: the same after the last as after the first million.
+/// Memory of the host and of a chip over 10 million tasks: the same after the last as after the first million.
 fn memory() {
+    const SLACK: u64 = 1 << 20;
     let node = Node::builder().devices(0..2).launch().expect("launch");
     let x = [0, 1].map(|chip| node.zeros::<i32>(Device(chip), 64).expect("memory"));
     let y = [0, 1].map(|chip| node.zeros::<i32>(Device(chip), 64).expect("memory"));
-    let mut after = Vec::new();
-    for _ in 0..3 {
+    let pids = [std::process::id(), node.pid(Device(0)).expect("a chip")];
+    let mut after: Vec<[u64; 2]> = Vec::new();
+    for _ in 0..10 {
         node.run(|orch| {
             for i in 0..1_000_000u32 {
                 let chip = i % 2;
@@ -249,13 +272,21 @@ fn memory() {
             Ok(())
         })
         .expect("run");
-        after.push(format!("{:.1}", resident_bytes() as f64 / 1e6));
+        after.push(pids.map(resident_bytes));
     }
-    println!(
-        "{:<44} {} MB",
-        "host memory after 1, 2 and 3 M tasks",
-        after.join(", ")
-    );
+    for (which, name) in ["host", "chip"].into_iter().enumerate() {
+        let megabytes: Vec<String> = after
+            .iter()
+            .map(|bytes| format!("{:.1}", bytes[which] as f64 / 1e6))
+            .collect();
+        println!(
+            "{:<44} {} MB",
+            format!("memory of the {name} after 1 to 10 M tasks"),
+            megabytes.join(" ")
+        );
+        let grown = after[9][which].saturating_sub(after[0][which]);
+        assert!(grown <= SLACK, "the {name} grew by {grown} bytes");
+    }
 }
 
 fn main() {
@@ -275,7 +306,12 @@ fn main() {
         throughput(2);
     }
     if wanted("chip") {
-        chip_graphs();
+        chip_graphs(
+            std::env::args()
+                .nth(2)
+                .as_deref()
+                .filter(|way| !way.starts_with('-')),
+        );
     }
     if wanted("recorder") {
         recorder();

@@ -2,6 +2,7 @@
 
 use crate::domain::Domain;
 use crate::error::{Error, Result};
+use crate::extent;
 use crate::work::WHOEVER;
 use ringwork_isa::{Arg, Argument, Barrier, Element, In, InOut, Out, Rank, Signal, Signals, Span};
 use std::marker::PhantomData;
@@ -54,7 +55,7 @@ impl<T: Element> Buffer<T> {
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        usize::try_from(self.span.len).unwrap_or(usize::MAX)
+        extent::len(&self.span)
     }
 
     /// Whether there are none.
@@ -68,18 +69,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// If they are not all inside.
     pub fn slice(&self, range: Range<usize>) -> Result<Buffer<T>> {
-        if range.start > range.end || range.end > self.len() {
-            return Err(Error::Length {
-                what: self.what(),
-                have: self.len(),
-                asked: range.end,
-            });
-        }
-        let span = Span {
-            start: self.span.start + range.start as u64,
-            len: range.len() as u64,
-            ..self.span
-        };
+        let span = extent::slice(&self.span, range, || self.what())?;
         Ok(Buffer { span, ..self.clone() })
     }
 
@@ -87,29 +77,13 @@ impl<T: Element> Buffer<T> {
         format!("a buffer of domain `{}`", self.domain.name())
     }
 
-    fn byte_offset(&self) -> u64 {
-        self.offset + self.span.start * T::DTYPE.bytes() as u64
-    }
-
     /// Copies host data into one rank's part, after the tasks submitted before.
     ///
     /// # Errors
     /// If the lengths differ, there is no such rank, or the domain was released.
     pub fn write(&self, rank: Rank, data: &[T]) -> Result<()> {
-        if data.len() != self.len() {
-            return Err(Error::Length {
-                what: self.what(),
-                have: self.len(),
-                asked: data.len(),
-            });
-        }
-        let mut node = self.domain.node().settled()?;
-        node.write(
-            self.span.segment,
-            rank,
-            self.byte_offset(),
-            bytemuck::cast_slice(data),
-        )
+        let node = self.domain.node();
+        node.write_span(&self.span, (rank, self.offset), data, || self.what())
     }
 
     /// Copies one rank's part to the host, after the tasks submitted before.
@@ -117,15 +91,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// If there is no such rank, or the domain was released.
     pub fn read(&self, rank: Rank) -> Result<Vec<T>> {
-        let mut data = vec![T::zeroed(); self.len()];
-        let mut node = self.domain.node().settled()?;
-        node.read(
-            self.span.segment,
-            rank,
-            self.byte_offset(),
-            bytemuck::cast_slice_mut(&mut data),
-        )?;
-        Ok(data)
+        self.domain.node().read_span(&self.span, (rank, self.offset))
     }
 }
 
@@ -136,7 +102,12 @@ impl<T: Element> Buffer<T> {
         let part = self.slice(at..at.saturating_add(data.len()))?;
         let bytes = bytemuck::cast_slice(data);
         let mut node = self.domain.node().lock();
-        node.write(self.span.segment, Rank(0), part.byte_offset(), bytes)
+        node.write(
+            self.span.segment,
+            Rank(0),
+            extent::byte_offset(&part.span, self.offset),
+            bytes,
+        )
     }
 
     /// Reads elements of rank 0's part from `at` on, now.
@@ -144,7 +115,12 @@ impl<T: Element> Buffer<T> {
         let part = self.slice(at..at.saturating_add(data.len()))?;
         let bytes = bytemuck::cast_slice_mut(data);
         let mut node = self.domain.node().lock();
-        node.read(self.span.segment, Rank(0), part.byte_offset(), bytes)
+        node.read(
+            self.span.segment,
+            Rank(0),
+            extent::byte_offset(&part.span, self.offset),
+            bytes,
+        )
     }
 }
 

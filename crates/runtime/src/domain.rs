@@ -6,6 +6,7 @@ use crate::machine::SegmentPlan;
 use crate::node::Shared;
 use crate::platform::Platform;
 use ringwork_isa::{Device, Dtype, Element, Rank, SIGNAL_STRIDE_BYTES, Segment, Signals, Span};
+use ringwork_native::Members;
 use ringwork_native::memory::PAGE_BYTES;
 use ringwork_native::segment::MAX_SIGNALS;
 use std::collections::BTreeMap;
@@ -109,7 +110,36 @@ impl DomainSpec {
         segment: Segment,
     ) -> Result<DomainPlan> {
         let field = |name: &str| format!("domain `{}`: {name}", self.name);
-        let chips = self.chips(platform, devices, &field)?;
+        let members = Members::all(self.chips(platform, devices, &field)?);
+        let ranks = u32::try_from(members.chips.len()).unwrap_or(u32::MAX);
+        self.plan_for(platform, ranks, segment, self.members.clone(), members)
+    }
+
+    /// The same for a domain of so many ranks on several workers; whose they are is still to be said.
+    pub(crate) fn plan_wide(&self, platform: &Platform, ranks: u32, segment: Segment) -> Result<DomainPlan> {
+        let field = |name: &str| format!("domain `{}`: {name}", self.name);
+        if !self.members.is_empty() {
+            let why = "a domain over several workers has all their chips; name no members";
+            return Err(Error::config(field("members"), why));
+        }
+        let most = platform.max_ranks();
+        if ranks == 0 || ranks > most {
+            let why = format!("{ranks} members; a domain has 1 to {most}");
+            return Err(Error::config(field("members"), why));
+        }
+        self.plan_for(platform, ranks, segment, Vec::new(), Members::all([]))
+    }
+
+    /// The same for a domain of so many ranks, of which these are chips of one worker.
+    pub(crate) fn plan_for(
+        &self,
+        platform: &Platform,
+        ranks: u32,
+        segment: Segment,
+        devices: Vec<Device>,
+        members: Members,
+    ) -> Result<DomainPlan> {
+        let field = |name: &str| format!("domain `{}`: {name}", self.name);
         let mut place = Places {
             buffers: BTreeMap::new(),
             signals: BTreeMap::new(),
@@ -134,17 +164,20 @@ impl DomainSpec {
             );
             return Err(Error::config(field("buffers"), why));
         }
-        let ranks = u32::try_from(chips.len()).unwrap_or(u32::MAX);
         let layout = platform
             .windows(segment, ranks, place.cells, asked)
             .map_err(|error| Error::config(field("window_bytes"), error.to_string()))?;
         let what = format!("window \"{}\"", self.name);
         let plan = DomainPlan {
             name: self.name.clone(),
-            members: self.members.clone(),
+            members: devices,
             asked_bytes: asked,
             places: place,
-            segment: SegmentPlan { layout, what, chips },
+            segment: SegmentPlan {
+                layout,
+                what,
+                members,
+            },
         };
         self.check_staged(&plan, &field)?;
         Ok(plan)
@@ -198,8 +231,9 @@ impl DomainSpec {
             let Some(place) = plan.places.buffers.get(buffer) else {
                 return wrong("there is no such buffer".into());
             };
-            if rank.0 as usize >= plan.members.len() {
-                return wrong(format!("the domain has {} ranks", plan.members.len()));
+            let ranks = plan.segment.layout.ranks;
+            if rank.0 >= ranks {
+                return wrong(format!("the domain has {ranks} ranks"));
             }
             if *dtype != place.dtype {
                 return wrong(format!("the data is {dtype} and the buffer {}", place.dtype));
@@ -292,6 +326,7 @@ impl Places {
 #[derive(Clone, Debug)]
 pub(crate) struct DomainPlan {
     pub(crate) name: String,
+    /// In the order of the segment's members.
     pub(crate) members: Vec<Device>,
     pub(crate) asked_bytes: u64,
     pub(crate) places: Places,
@@ -330,7 +365,7 @@ impl Domain {
         &self.inner.plan.name
     }
 
-    /// Its members in rank order.
+    /// Its members in rank order; of a [domain over several workers](crate::PodDomain), those of this one.
     #[must_use]
     pub fn members(&self) -> &[Device] {
         &self.inner.plan.members
@@ -339,8 +374,15 @@ impl Domain {
     /// The rank of a chip, if it is a member.
     #[must_use]
     pub fn rank_of(&self, device: Device) -> Option<Rank> {
-        let rank = self.members().iter().position(|member| *member == device)?;
-        u32::try_from(rank).ok().map(Rank)
+        let place = self.members().iter().position(|member| *member == device)?;
+        let first = self.inner.plan.segment.members.first;
+        first.checked_add(u32::try_from(place).ok()?).map(Rank)
+    }
+
+    /// How many ranks it has, on whichever worker.
+    #[must_use]
+    pub fn ranks(&self) -> u32 {
+        self.inner.plan.segment.layout.ranks
     }
 
     /// No more uses: handles to it are refused from now on.
@@ -350,6 +392,10 @@ impl Domain {
 
     pub(crate) fn node(&self) -> &Shared {
         &self.inner.node
+    }
+
+    pub(crate) fn segment_members(&self) -> &Members {
+        &self.inner.plan.segment.members
     }
 
     pub(crate) fn segment(&self) -> Segment {

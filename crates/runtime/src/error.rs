@@ -224,6 +224,15 @@ impl Error {
         }
     }
 
+    /// Whether this only says that somebody else failed.
+    pub(crate) fn is_echo(&self) -> bool {
+        match self {
+            Error::Task(failure) => failure.cause.is_echo(),
+            Error::Below { cause, .. } => cause.is_echo(),
+            _ => false,
+        }
+    }
+
     /// Whether its words begin with the worker it happened in.
     fn names_its_worker(&self) -> bool {
         matches!(

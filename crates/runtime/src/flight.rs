@@ -12,6 +12,7 @@
 use crate::engine::{Completion, Executor, Status, TaskId};
 use crate::error::{Cause, Error, TaskFailure};
 use crate::node::State;
+use crate::segments::Sort;
 use crate::timeline::Recent;
 use crate::work::{Parts, Work, signal_id};
 use ringwork_isa::ErrorKind;
@@ -38,7 +39,9 @@ pub(crate) struct Flights {
     /// Those whose chip had no room, in order.
     unsent: VecDeque<u64>,
     /// Host closures whose turn it is.
-    pub(crate) hosts: VecDeque<TaskId>,
+    pub(crate) hosts: Vec<(TaskId, Executor)>,
+    /// How many have begun and not ended.
+    pub(crate) hosted: usize,
     /// Tasks that have run and wait for a signal to be done.
     deferred: Vec<(TaskId, Arc<Work>)>,
     failures: Vec<Failed>,
@@ -68,15 +71,22 @@ impl State {
     /// Takes in what has happened, and starts what can be started.
     pub(crate) fn move_on(&mut self) {
         self.take_events();
+        self.take_hosted();
         if !self.machine.moving() {
             self.look_at_signals();
         }
         self.start_ready();
     }
 
-    /// Where host closures run.
-    pub(crate) fn host_executor(&self) -> Executor {
+    /// The first of those that run host closures.
+    pub(crate) fn first_host(&self) -> Executor {
         executor(self.devices.len())
+    }
+
+    /// Host closures that are to begin now; they count as begun.
+    pub(crate) fn take_hosts(&mut self) -> Vec<(TaskId, Executor)> {
+        self.flights.hosted += self.flights.hosts.len();
+        std::mem::take(&mut self.flights.hosts)
     }
 
     /// Sends what the engine lets go.
@@ -91,7 +101,7 @@ impl State {
                 continue;
             };
             match &work.parts {
-                Parts::Host(_) => self.flights.hosts.push_back(dispatch.task),
+                Parts::Host(_) => self.flights.hosts.push((dispatch.task, dispatch.executor)),
                 Parts::Anywhere(_) => self.take_off(dispatch.task, dispatch.executor.0 as usize, &work, 0),
                 Parts::Chips(parts) => {
                     for (part, (chip, _)) in parts.iter().enumerate() {
@@ -330,7 +340,11 @@ impl State {
             return;
         }
         for segment in &flight.work.segments {
-            if self.segments.get(segment).is_some_and(|known| known.is_domain) {
+            if self
+                .segments
+                .get(segment)
+                .is_some_and(|known| known.sort != Sort::Private)
+            {
                 self.machine.abort(*segment, &reason);
             }
         }
@@ -348,7 +362,7 @@ impl State {
         };
         let segments = flight.work.segments.iter();
         let domains = segments.filter_map(|segment| self.segments.get(segment));
-        let mut members = domains.filter_map(|known| known.chips.get(rank.0 as usize).copied());
+        let mut members = domains.filter_map(|known| known.members.chip_of(rank));
         members.find(|chip| self.machine.end(*chip).is_some())
     }
 

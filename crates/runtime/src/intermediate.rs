@@ -5,10 +5,12 @@
 
 use crate::engine::{AccessKind, Arena, BufferId, Outcome, Spec, View};
 use crate::error::{Error, Result};
+use crate::extent;
 use crate::machine::SegmentPlan;
 use crate::node::{Shared, State};
 use crate::settle::Progress;
-use ringwork_isa::{Arg, Argument, Device, Element, In, InOut, Out, Rank, Segment, Span, Tag};
+use ringwork_isa::{Arg, Argument, Device, Element, In, InOut, Out, Segment, Span, Tag};
+use ringwork_native::Members;
 use ringwork_native::segment::Layout;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -45,7 +47,7 @@ impl<T: Element> Intermediate<T> {
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        usize::try_from(self.span.len).unwrap_or(usize::MAX)
+        extent::len(&self.span)
     }
 
     /// Whether there are none.
@@ -59,18 +61,8 @@ impl<T: Element> Intermediate<T> {
     /// # Errors
     /// If they are not all inside.
     pub fn slice(&self, range: Range<usize>) -> Result<Intermediate<T>> {
-        if range.start > range.end || range.end > self.len() {
-            return Err(Error::Length {
-                what: format!("an intermediate on device {}", self.device),
-                have: self.len(),
-                asked: range.end,
-            });
-        }
-        let span = Span {
-            start: self.span.start + range.start as u64,
-            len: range.len() as u64,
-            ..self.span
-        };
+        let what = || format!("an intermediate on device {}", self.device);
+        let span = extent::slice(&self.span, range, what)?;
         Ok(Intermediate { span, ..*self })
     }
 }
@@ -150,17 +142,7 @@ impl State {
         if let Some(scope) = self.scopes.last_mut() {
             scope.push(segment);
         }
-        let span = Span {
-            segment,
-            base: 0,
-            stride: 0,
-            me: Rank(0),
-            rank: Rank(0),
-            ranks: 1,
-            dtype: T::DTYPE,
-            start: 0,
-            len: count as u64,
-        };
+        let span = extent::private::<T>(segment, 0, count);
         Ok(Intermediate {
             span,
             device,
@@ -177,7 +159,7 @@ impl State {
         let plan = SegmentPlan {
             layout,
             what: format!("the intermediates of device {}", self.devices[chip]),
-            chips: vec![chip],
+            members: Members::all([chip]),
         };
         self.machine.create(&plan)?;
         self.rings[chip] = Some(layout);

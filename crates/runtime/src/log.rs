@@ -2,7 +2,6 @@
 //! what ran on the host itself. Bounded: what is new takes the place of what is oldest.
 
 use crate::engine::TaskId;
-use ringwork_native::ticks;
 use std::collections::VecDeque;
 
 /// Tasks sent to each chip that are remembered: as many as it can itself.
@@ -31,6 +30,8 @@ pub(crate) struct Log {
 pub(crate) struct Hosted {
     pub(crate) task: u64,
     pub(crate) name: String,
+    /// On which of the host's threads.
+    pub(crate) sub_worker: u32,
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
@@ -70,15 +71,15 @@ impl Log {
         }
     }
 
-    pub(crate) fn hosted(&mut self, task: TaskId, name: String, start: u64) {
+    pub(crate) fn hosted(&mut self, task: TaskId, name: String, sub_worker: u32, (start, end): (u64, u64)) {
         if self.on {
             if self.hosted.len() == HOSTED {
                 self.hosted.pop_front();
             }
-            let (task, end) = (task.sequence(), ticks::now());
             self.hosted.push_back(Hosted {
-                task,
+                task: task.sequence(),
                 name,
+                sub_worker,
                 start,
                 end,
             });

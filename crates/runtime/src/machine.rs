@@ -8,7 +8,7 @@ use crate::platform::Simulated;
 use crate::timeline::{Epoch, Records};
 use ringwork_isa::{Device, Rank, Segment, Signal, Task};
 use ringwork_native::segment::{Alarm, Attached, Layout};
-use ringwork_native::{Event, Fleet, InitialSegment, Interrupter, LastSeen, Launch};
+use ringwork_native::{Event, Fleet, InitialSegment, Interrupter, LastSeen, Launch, Members, Waiter};
 use ringwork_sim::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,12 +20,21 @@ pub(crate) struct SegmentPlan {
     pub(crate) layout: Layout,
     /// Such as `window "tp"`.
     pub(crate) what: String,
-    pub(crate) chips: Vec<usize>,
+    pub(crate) members: Members,
 }
 
 /// What a platform does for a worker. Chips are named by their position.
 pub(crate) trait Machine: Send {
     fn create(&mut self, plan: &SegmentPlan) -> ringwork_native::Result<()>;
+    /// Takes a part in a domain that reaches over other workers of this host; false if its chips cannot map memory
+    /// of this host.
+    fn join(&mut self, _segment: &Arc<Attached>, _plan: &SegmentPlan) -> ringwork_native::Result<bool> {
+        Ok(false)
+    }
+    /// What a domain with these members is told, if one of them has ended.
+    fn alarm(&self, _members: &Members) -> Option<Alarm> {
+        None
+    }
     /// Frees a segment once the tasks submitted before are done with it.
     fn release(&mut self, segment: Segment, chips: &[usize]);
     /// Copies host bytes into a rank's data; false if they do not fit.
@@ -49,13 +58,18 @@ pub(crate) trait Machine: Send {
     fn attend(&mut self, _segment: Segment, _attended: bool) {}
     /// Ends every wait in a domain.
     fn abort(&mut self, segment: Segment, reason: &str);
-    /// Back to fresh signals, unless a member has ended. Only while no task uses the domain.
-    fn reset(&mut self, segment: Segment, chips: &[usize]);
+    /// Back to fresh signals, unless a member has ended. Only while no task uses the domain, and only if all its
+    /// members are this worker's.
+    fn reset(&mut self, segment: Segment, members: &Members);
     /// Sends a task; false if there is no room for now.
     fn submit(&mut self, chip: usize, id: u64, task: &Task) -> ringwork_native::Result<bool>;
     fn events(&mut self) -> Vec<Event>;
     /// Waits until something happens; false at the deadline or when interrupted.
     fn wait(&mut self, deadline: Option<Instant>) -> bool;
+    /// Waits as `wait` does, without the machine; `None` where that cannot be.
+    fn waiter(&self) -> Option<Waiter> {
+        None
+    }
     fn interrupted(&self) -> bool;
     fn interrupter(&self) -> Interrupter;
     /// How a chip ended, if it has.
@@ -96,13 +110,18 @@ impl NativeMachine {
     ) -> ringwork_native::Result<NativeMachine> {
         let mut segments = BTreeMap::new();
         let mut initial = Vec::with_capacity(plans.len());
-        for SegmentPlan { layout, what, chips } in plans {
+        for SegmentPlan {
+            layout,
+            what,
+            members,
+        } in plans
+        {
             let segment = Arc::new(Attached::create(what, *layout)?);
             segments.insert(layout.segment, segment.clone());
             initial.push(InitialSegment {
                 segment,
                 what: what.clone(),
-                chips: chips.clone(),
+                chips: members.chips.clone(),
             });
         }
         stage(&segments);
@@ -125,9 +144,17 @@ impl NativeMachine {
 impl Machine for NativeMachine {
     fn create(&mut self, plan: &SegmentPlan) -> ringwork_native::Result<()> {
         let segment = Arc::new(Attached::create(&plan.what, plan.layout)?);
-        self.fleet.map(&segment, &plan.what, &plan.chips)?;
-        self.segments.insert(plan.layout.segment, segment);
-        Ok(())
+        self.join(&segment, plan).map(drop)
+    }
+
+    fn join(&mut self, segment: &Arc<Attached>, plan: &SegmentPlan) -> ringwork_native::Result<bool> {
+        self.fleet.map(segment, &plan.what, &plan.members)?;
+        self.segments.insert(plan.layout.segment, segment.clone());
+        Ok(true)
+    }
+
+    fn alarm(&self, members: &Members) -> Option<Alarm> {
+        self.fleet.alarm(members)
     }
 
     fn release(&mut self, segment: Segment, chips: &[usize]) {
@@ -167,9 +194,9 @@ impl Machine for NativeMachine {
         }
     }
 
-    fn reset(&mut self, segment: Segment, chips: &[usize]) {
+    fn reset(&mut self, segment: Segment, members: &Members) {
         if let Some(segment) = self.segments.get(&segment) {
-            self.fleet.reset(segment, chips);
+            self.fleet.reset(segment, members);
         }
     }
 
@@ -183,6 +210,10 @@ impl Machine for NativeMachine {
 
     fn wait(&mut self, deadline: Option<Instant>) -> bool {
         self.fleet.wait(deadline)
+    }
+
+    fn waiter(&self) -> Option<Waiter> {
+        Some(self.fleet.waiter())
     }
 
     fn interrupted(&self) -> bool {

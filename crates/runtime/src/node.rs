@@ -6,18 +6,19 @@ use crate::domain::{Domain, DomainPlan, DomainSpec, list};
 use crate::engine::{Config, Engine, Kind, Ring, SignalId};
 use crate::error::{Error, Result};
 use crate::flight::Flights;
-use crate::host::Closures;
+use crate::host::{Closures, Reports, SUB_WORKERS};
 use crate::intermediate::Placed;
 use crate::log::Log;
 use crate::machine::sim::SimMachine;
 use crate::machine::{Machine, NativeMachine, SegmentPlan};
 use crate::orchestrator::Orchestrator;
 use crate::platform::{Clock, Platform};
+use crate::segments::{Known, Sort};
 use crate::tensor::Tensor;
 use crate::work::Work;
-use ringwork_isa::{Device, Element, Level, Rank, Segment, Signal};
+use ringwork_isa::{Device, Element, Level, Segment, Signal};
 use ringwork_native::segment::Layout;
-use ringwork_native::{Interrupter, Launch};
+use ringwork_native::{Interrupter, Launch, Members, Waiter};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +30,7 @@ use std::time::Duration;
 /// Closed by [`close`](Node::close), which also happens on drop; nothing is left in either case.
 #[derive(Debug)]
 pub struct Node {
-    shared: Shared,
+    pub(crate) shared: Shared,
     /// Beside the lock, which a run holds.
     interrupter: Interrupter,
     level: Level,
@@ -42,6 +43,9 @@ pub struct Node {
 pub(crate) struct Shared {
     state: Arc<Mutex<State>>,
     closures: Arc<Mutex<Closures>>,
+    pub(crate) finished: Reports,
+    /// What to wait with while the state is not locked; `None` where the machine itself must be asked.
+    pub(crate) waiter: Option<Waiter>,
 }
 
 impl fmt::Debug for Shared {
@@ -60,18 +64,6 @@ impl Shared {
     }
 }
 
-/// What is known of a segment.
-pub(crate) struct Known {
-    /// Such as `window "tp"` or `a tensor on device 2`.
-    pub(crate) what: String,
-    /// The chips that have it; in rank order if it is a domain's windows.
-    pub(crate) chips: Vec<usize>,
-    pub(crate) is_domain: bool,
-    pub(crate) released: bool,
-    /// Tasks under way that use it.
-    pub(crate) uses: usize,
-}
-
 /// Everything a node knows. Locked for the length of one operation.
 pub(crate) struct State {
     pub(crate) name: String,
@@ -84,8 +76,9 @@ pub(crate) struct State {
     pub(crate) log: Log,
     /// Signals that tasks wait for, and how many do.
     pub(crate) signals: BTreeMap<SignalId, (Signal, usize)>,
-    /// Whose host task is running.
-    pub(crate) host_thread: Option<ThreadId>,
+    /// Threads that run host tasks.
+    pub(crate) host_threads: Vec<ThreadId>,
+    pub(crate) finished: Reports,
     /// Where intermediates are, by the segment that stands for each.
     pub(crate) intermediates: BTreeMap<Segment, Placed>,
     /// The intermediates of each open scope; the first is the run's own.
@@ -100,7 +93,9 @@ pub(crate) struct State {
     pub(crate) closed: bool,
     /// Open ports, where each says that it is attended to, and whether it is.
     pub(crate) ports: BTreeMap<Segment, (Signal, bool)>,
-    next_segment: u32,
+    /// Segments of domains that reach over other workers, those that are gone included: for the timeline.
+    pub(crate) wide: Vec<Segment>,
+    pub(crate) next_segment: u32,
 }
 
 impl Node {
@@ -129,11 +124,9 @@ impl Node {
                 Box::new(machine)
             }
         };
-        let engine = engine(
-            builder.devices.len(),
-            builder.task_slots,
-            builder.intermediate_bytes,
-        );
+        let hosts = machine.waiter().map_or(1, |_| SUB_WORKERS);
+        let (slots, bytes) = (builder.task_slots, builder.intermediate_bytes);
+        let engine = engine(builder.devices.len(), hosts, slots, bytes);
         let engine = engine.map_err(|problem| Error::config("task_slots", problem.to_string()))?;
         let log = Log::new(builder.record, builder.devices.len());
         let mut state = State {
@@ -147,7 +140,8 @@ impl Node {
             flights: Flights::default(),
             log,
             signals: BTreeMap::new(),
-            host_thread: None,
+            host_threads: Vec::new(),
+            finished: Reports::default(),
             intermediates: BTreeMap::new(),
             scopes: vec![Vec::new()],
             intermediate_bytes: builder.intermediate_bytes,
@@ -156,14 +150,17 @@ impl Node {
             wait_limit: builder.wait_limit,
             closed: false,
             ports: BTreeMap::new(),
+            wide: Vec::new(),
             next_segment: after_own,
         };
         for plan in &plans {
-            state.know(&plan.segment, true);
+            state.know(&plan.segment, Sort::Domain);
         }
         let contexts = ChipContext::of_all(&state.devices, &plans);
         let interrupter = state.machine.interrupter();
         let shared = Shared {
+            finished: state.finished.clone(),
+            waiter: state.machine.waiter(),
             state: Arc::new(Mutex::new(state)),
             closures: Arc::default(),
         };
@@ -246,10 +243,10 @@ impl Node {
         let plan = SegmentPlan {
             layout,
             what,
-            chips: vec![chip],
+            members: Members::all([chip]),
         };
         state.machine.create(&plan)?;
-        state.know(&plan, false);
+        state.know(&plan, Sort::Private);
         drop(state);
         Ok(Tensor::new(layout, device, count, self.shared.clone()))
     }
@@ -299,6 +296,7 @@ impl Node {
         }
         drop(state);
         drop(self.shared.take_closures());
+        self.shared.dismiss_sub_workers();
     }
 }
 
@@ -340,9 +338,10 @@ impl Drop for Node {
 /// How many tasks a chip has at once: the one it runs, and some that it need not wait for.
 const DEPTH: u32 = 8;
 
-/// Chips, each with memory for intermediates, and the host.
+/// Chips, each with memory for intermediates, and the sub-workers of the host.
 fn engine(
     chips: usize,
+    hosts: u32,
     slots: u32,
     intermediate_bytes: u64,
 ) -> std::result::Result<Engine<Arc<Work>, ()>, crate::engine::Error> {
@@ -351,12 +350,12 @@ fn engine(
     for _ in 0..chips {
         config = config.arena(intermediate_bytes);
     }
-    Engine::new(&config.executors(HOST, 1))
+    Engine::new(&config.executors(HOST, hosts))
 }
 
 /// The kind of executor that a chip is.
 pub(crate) const CHIP: Kind = Kind(0);
-/// The kind of executor that the host is.
+/// The kind of executor that a sub-worker of the host is.
 pub(crate) const HOST: Kind = Kind(1);
 
 /// Opens a domain on a node.
@@ -365,11 +364,11 @@ pub(crate) fn open_domain(shared: &Shared, spec: &DomainSpec) -> Result<Domain> 
     state.check_open()?;
     let segment = state.fresh_segment();
     let plan = spec.plan(&state.platform, &state.devices, segment)?;
-    for &chip in &plan.segment.chips {
+    for &chip in &plan.segment.members.chips {
         state.check_alive(chip)?;
     }
     state.machine.create(&plan.segment)?;
-    state.know(&plan.segment, true);
+    state.know(&plan.segment, Sort::Domain);
     let mut staged = true;
     spec.for_each_staged(&plan, |rank, offset, bytes| {
         staged &= state.machine.write(segment, rank, offset, bytes)
@@ -403,38 +402,6 @@ impl State {
         }
     }
 
-    pub(crate) fn fresh_segment(&mut self) -> Segment {
-        self.next_segment += 1;
-        Segment(self.next_segment - 1)
-    }
-
-    fn know(&mut self, plan: &SegmentPlan, is_domain: bool) {
-        let (what, chips) = (plan.what.clone(), plan.chips.clone());
-        self.segments.insert(
-            plan.layout.segment,
-            Known {
-                what,
-                chips,
-                is_domain,
-                released: false,
-                uses: 0,
-            },
-        );
-    }
-
-    /// No more uses; freed now, or when the last task that uses it is done.
-    pub(crate) fn release(&mut self, segment: Segment) {
-        let Some(known) = self.segments.get_mut(&segment) else {
-            return;
-        };
-        known.released = true;
-        if known.uses == 0
-            && let Some(known) = self.segments.remove(&segment)
-        {
-            self.machine.release(segment, &known.chips);
-        }
-    }
-
     /// What the engine refused, in the words of a node.
     pub(crate) fn refused(&self, problem: crate::engine::Error) -> Error {
         let worker = self.name.clone();
@@ -447,70 +414,6 @@ impl State {
                 Error::RingStuck { worker, fill, raise }
             }
             problem => Error::Refused { worker, problem },
-        }
-    }
-
-    pub(crate) fn end_use(&mut self, segment: Segment) {
-        let Some(known) = self.segments.get_mut(&segment) else {
-            return;
-        };
-        known.uses -= 1;
-        if known.released {
-            self.release(segment);
-        }
-    }
-
-    pub(crate) fn usable(&self, segment: Segment) -> Result<()> {
-        self.check_open()?;
-        match self.segments.get(&segment) {
-            Some(known) if !known.released => Ok(()),
-            Some(known) => Err(Error::Released {
-                what: known.what.clone(),
-            }),
-            None => Err(Error::Released {
-                what: "this memory".into(),
-            }),
-        }
-    }
-
-    pub(crate) fn write(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.usable(segment)?;
-        let fits = self.machine.write(segment, rank, offset, bytes);
-        if fits {
-            Ok(())
-        } else {
-            Err(self.outside(segment, bytes.len()))
-        }
-    }
-
-    pub(crate) fn read(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        self.usable(segment)?;
-        let there = self.machine.read(segment, rank, offset, bytes);
-        if there {
-            Ok(())
-        } else {
-            Err(self.outside(segment, bytes.len()))
-        }
-    }
-
-    fn outside(&self, segment: Segment, asked: usize) -> Error {
-        let what = self
-            .segments
-            .get(&segment)
-            .map_or_else(String::new, |known| known.what.clone());
-        Error::Length { what, have: 0, asked }
-    }
-
-    /// Ends every wait in every domain.
-    pub(crate) fn abort_all(&mut self, reason: &str) {
-        let domains: Vec<Segment> = self
-            .segments
-            .iter()
-            .filter(|(_, known)| known.is_domain)
-            .map(|(segment, _)| *segment)
-            .collect();
-        for segment in domains {
-            self.machine.abort(segment, reason);
         }
     }
 }

@@ -135,6 +135,7 @@ impl Clock {
                 devices: &node.devices,
                 records: node.machine.records()?.checked(),
                 log: &node.log,
+                wide: &node.wide,
             });
         }
         let title = "this host".into();

@@ -3,12 +3,13 @@
 //! # Invariants
 //! - **SET-1 (ends).** [`Shared::settle`] returns: every task ends by itself, with its chip, by an abort, because
 //!   its chip made no progress for the limit and was ended, because the signal it waits for did not come within
-//!   the limit, or because nobody is left who could move it.
-//! - **SET-2 (unlocked).** Host closures run, and are dropped, while the node is not locked: they may use it.
+//!   the limit, or because nobody is left who could move it; provided that host closures end (HOST-2).
+//! - **SET-2 (unlocked).** Nobody waits while the node is locked, where the machine allows that.
 
 use crate::engine::{Link, TaskId};
 use crate::error::{Cause, Error, Result};
 use crate::node::{Shared, State};
+use crate::segments::Sort;
 use ringwork_isa::Signal;
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
@@ -27,10 +28,12 @@ const SIGNAL_LOOK: Duration = Duration::from_micros(50);
 pub(crate) enum Step {
     /// Nothing is left.
     Over,
-    /// A host closure is to be run.
-    Host(TaskId),
-    /// Things take their course.
+    /// Something has moved.
     Moving,
+    /// Wait for something to happen, for so long at most.
+    Wait(Duration),
+    /// Wait for host closures, which is all that is left of an interrupted run.
+    Hosts,
 }
 
 impl Shared {
@@ -67,11 +70,32 @@ impl Shared {
 
     /// Waits for one thing to happen and does what follows from it; whether nothing is left.
     pub(crate) fn advance(&self, progress: &mut Progress) -> bool {
-        let step = self.lock().step(progress);
-        if let Step::Host(task) = step {
-            self.run_host_task(task);
+        let mut state = self.lock();
+        let step = state.step(progress);
+        let hosts = state.take_hosts();
+        drop(state);
+        self.start_hosts(hosts);
+        match step {
+            Step::Over => return true,
+            Step::Moving => {}
+            Step::Hosts => self.finished.wait(LOOK),
+            Step::Wait(look) => self.wait(look, progress),
         }
-        matches!(step, Step::Over)
+        false
+    }
+
+    /// Waits for something to happen; now and then ends what will never end by itself.
+    fn wait(&self, look: Duration, progress: &mut Progress) {
+        let deadline = Some(Instant::now() + look);
+        match &self.waiter {
+            Some(waiter) => waiter.wait(deadline),
+            None => self.lock().machine.wait(deadline),
+        };
+        if progress.is_due() {
+            let mut state = self.lock();
+            state.end_the_stuck(progress);
+            state.end_the_overdue(progress);
+        }
     }
 }
 
@@ -88,22 +112,17 @@ impl State {
         }
         if self.machine.interrupted() {
             self.end_interrupted();
-            return Step::Over;
+            let closures = self.flights.hosted > 0;
+            return if closures { Step::Hosts } else { Step::Over };
         }
-        if let Some(task) = self.flights.hosts.pop_front() {
-            return Step::Host(task);
+        if !self.flights.hosts.is_empty() {
+            return Step::Moving;
         }
         if self.engine.is_stalled() {
             self.end_stalled();
             return Step::Moving;
         }
-        let look = self.watch(progress.watches);
-        self.machine.wait(Some(Instant::now() + look));
-        if progress.is_due() {
-            self.end_the_stuck(progress);
-            self.end_the_overdue(progress);
-        }
-        Step::Moving
+        Step::Wait(self.watch(progress.watches))
     }
 
     /// Nothing is left: says what went wrong, if anything did.
@@ -259,8 +278,8 @@ impl State {
 
     fn end_interrupted(&mut self) {
         self.engine.cancel_all(());
-        while let Some(task) = self.flights.hosts.pop_front() {
-            self.host_task_done(task, Err(Error::Interrupted));
+        for (task, on) in std::mem::take(&mut self.flights.hosts) {
+            self.host_task_done(task, on, Err(Error::Interrupted));
         }
         self.abort_all("the run was interrupted");
         let deadline = Instant::now() + GRACE;
@@ -286,8 +305,8 @@ impl State {
     /// Makes the domains of living chips as they were when opened (FLY-2).
     fn freshen_domains(&mut self) {
         for (segment, known) in &self.segments {
-            if known.is_domain {
-                self.machine.reset(*segment, &known.chips);
+            if known.sort == Sort::Domain {
+                self.machine.reset(*segment, &known.members);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::engine::{Condition, Executor, Outcome, Place, Spec, TaskId};
 use crate::error::{Error, Result};
+use crate::host::Closure;
 use crate::node::{CHIP, HOST, Shared, State};
 use crate::settle::Progress;
 use crate::work::{Parts, Work, signal_id};
@@ -174,8 +175,8 @@ impl<'o> Submission<'o> {
     /// come [after](Submission::after), or that touch what it was said to [read](Submission::reads) or
     /// [write](Submission::writes). It may read and write that; reading or writing other memory is a race.
     ///
-    /// It runs on the thread that runs the orchestration, while that submits or waits, and while it runs
-    /// nothing new is sent to chips.
+    /// It runs on a thread beside the orchestration's, one of a few; the orchestration goes on. On a simulated
+    /// worker it runs on the orchestration's own, while that waits.
     ///
     /// # Errors
     /// As [`submit`](Submission::submit). If the closure fails, what needs it is cancelled, and the run
@@ -192,11 +193,9 @@ impl<'o> Submission<'o> {
             state.bind_on_host(arg, tag, &mut spec, &mut segments)?;
         }
         drop(state);
-        let node = self.node;
         let parts = Parts::Host(name.into());
-        let task = self.accept(&spec, parts, segments)?;
-        node.keep_closure(task, Box::new(|| closure().map_err(|error| error.to_string())));
-        Ok(task)
+        let closure: Closure = Box::new(|| closure().map_err(|error| error.to_string()));
+        self.accept_with(&spec, parts, segments, Some(closure))
     }
 
     /// What does not depend on where it runs.
@@ -218,8 +217,18 @@ impl<'o> Submission<'o> {
         Ok((spec, segments))
     }
 
-    /// Gives a task to the engine, waiting for room.
     fn accept(self, spec: &Spec, parts: Parts, segments: Vec<Segment>) -> Result<TaskId> {
+        self.accept_with(spec, parts, segments, None)
+    }
+
+    /// Gives a task to the engine, waiting for room.
+    fn accept_with(
+        self,
+        spec: &Spec,
+        parts: Parts,
+        segments: Vec<Segment>,
+        closure: Option<Closure>,
+    ) -> Result<TaskId> {
         let conditions = self.when.iter().chain(&self.until);
         let mut work = Arc::new(Work {
             signals: conditions.map(|&(signal, ..)| signal).collect(),
@@ -238,7 +247,16 @@ impl<'o> Submission<'o> {
             match state.engine.submit(spec, work) {
                 Err(problem) => return Err(state.refused(problem)),
                 Ok(Outcome::Accepted(task)) => {
+                    if let Some(closure) = closure {
+                        self.node.keep_closure(task, closure);
+                    }
                     state.accepted(&kept);
+                    // A simulated worker runs closures while it waits, on this thread.
+                    if self.node.waiter.is_some() && !state.flights.hosts.is_empty() {
+                        let hosts = state.take_hosts();
+                        drop(state);
+                        self.node.start_hosts(hosts);
+                    }
                     return Ok(task);
                 }
                 Ok(Outcome::Full { payload, .. }) => work = payload,

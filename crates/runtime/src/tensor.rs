@@ -1,6 +1,7 @@
 //! Tensors: memory of one chip that stays until its handle is dropped.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::extent;
 use crate::node::Shared;
 use ringwork_isa::{Arg, Argument, Device, Element, In, InOut, Out, Rank, Segment, Span};
 use ringwork_native::segment::Layout;
@@ -33,17 +34,7 @@ impl Drop for Allocated {
 
 impl<T: Element> Tensor<T> {
     pub(crate) fn new(layout: Layout, device: Device, count: usize, node: Shared) -> Tensor<T> {
-        let span = Span {
-            segment: layout.segment,
-            base: layout.data_offset(),
-            stride: 0,
-            me: Rank(0),
-            rank: Rank(0),
-            ranks: 1,
-            dtype: T::DTYPE,
-            start: 0,
-            len: count as u64,
-        };
+        let span = extent::private::<T>(layout.segment, layout.data_offset(), count);
         let inner = Arc::new(Allocated {
             segment: layout.segment,
             device,
@@ -65,7 +56,7 @@ impl<T: Element> Tensor<T> {
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        usize::try_from(self.span.len).unwrap_or(usize::MAX)
+        extent::len(&self.span)
     }
 
     /// Whether there are none.
@@ -79,18 +70,7 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// If they are not all inside.
     pub fn slice(&self, range: Range<usize>) -> Result<Tensor<T>> {
-        if range.start > range.end || range.end > self.len() {
-            return Err(Error::Length {
-                what: self.what(),
-                have: self.len(),
-                asked: range.end,
-            });
-        }
-        let span = Span {
-            start: self.span.start + range.start as u64,
-            len: range.len() as u64,
-            ..self.span
-        };
+        let span = extent::slice(&self.span, range, || self.what())?;
         Ok(Tensor { span, ..self.clone() })
     }
 
@@ -98,29 +78,13 @@ impl<T: Element> Tensor<T> {
         format!("a tensor on device {}", self.inner.device)
     }
 
-    fn byte_offset(&self) -> u64 {
-        self.span.start * T::DTYPE.bytes() as u64
-    }
-
     /// Copies host data in, after the tasks submitted before.
     ///
     /// # Errors
     /// If the lengths differ or the node is closed.
     pub fn write(&self, data: &[T]) -> Result<()> {
-        if data.len() != self.len() {
-            return Err(Error::Length {
-                what: self.what(),
-                have: self.len(),
-                asked: data.len(),
-            });
-        }
-        let mut node = self.inner.node.settled()?;
-        node.write(
-            self.span.segment,
-            Rank(0),
-            self.byte_offset(),
-            bytemuck::cast_slice(data),
-        )
+        let node = &self.inner.node;
+        node.write_span(&self.span, (Rank(0), 0), data, || self.what())
     }
 
     /// Copies the elements to the host, after the tasks submitted before.
@@ -128,30 +92,17 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// If a task before failed, or the node is closed.
     pub fn read(&self) -> Result<Vec<T>> {
-        let mut data = vec![T::zeroed(); self.len()];
-        let mut node = self.inner.node.settled()?;
-        node.read(
-            self.span.segment,
-            Rank(0),
-            self.byte_offset(),
-            bytemuck::cast_slice_mut(&mut data),
-        )?;
-        Ok(data)
+        self.inner.node.read_span(&self.span, (Rank(0), 0))
     }
 }
 
-impl<T: Element> Argument<In<T>> for Tensor<T> {
-    fn to_arg(&self) -> Arg {
-        Arg::Memory(self.span)
-    }
+macro_rules! argument {
+    ($($access:ident)*) => {$(
+        impl<T: Element> Argument<$access<T>> for Tensor<T> {
+            fn to_arg(&self) -> Arg {
+                Arg::Memory(self.span)
+            }
+        }
+    )*};
 }
-impl<T: Element> Argument<Out<T>> for Tensor<T> {
-    fn to_arg(&self) -> Arg {
-        Arg::Memory(self.span)
-    }
-}
-impl<T: Element> Argument<InOut<T>> for Tensor<T> {
-    fn to_arg(&self) -> Arg {
-        Arg::Memory(self.span)
-    }
-}
+argument! { In Out InOut }

@@ -1,13 +1,13 @@
 //! The records of chips, put together: what ran where and when, what waited for what.
 //!
 //! Chips record in ticks of one clock; here they become rows, slices and arrows of a [`Timeline`]. Arrows are of two
-//! sorts: from the end of a task to the start of one that the engine let wait for it, and from a notify to the end
-//! of the wait that it ended.
+//! sorts: from the end of a task to the start of one that the engine let wait for it (of a chip's own graph, of the
+//! one whose end let it go), and from a notify to the end of the wait that it ended.
 
 use crate::chip::CORE_NAMES;
 use crate::log::Log;
 use crate::node::State;
-use ringwork_isa::Device;
+use ringwork_isa::{Device, Segment};
 use ringwork_native::record::{Entry, Record, What};
 use ringwork_native::{LastSeen, ticks};
 use ringwork_sim::ShowPs;
@@ -183,6 +183,19 @@ pub(crate) struct Part<'a> {
     pub(crate) devices: &'a [Device],
     pub(crate) records: Records,
     pub(crate) log: &'a Log,
+    /// Segments that it shares with other nodes, under the same number.
+    pub(crate) wide: &'a [Segment],
+}
+
+/// A signal's cell: of one node, or of several.
+type Place = (Option<usize>, u64);
+
+impl Part<'_> {
+    /// Where a cell is that the chips of the node with this number have recorded.
+    fn place(&self, node: usize, cell: u64) -> Place {
+        let shared = self.wide.iter().any(|segment| u64::from(segment.0) == cell >> 32);
+        ((!shared).then_some(node), cell)
+    }
 }
 
 /// The timelines of simulated nodes in one, with the name of the node before each row if there are several.
@@ -230,15 +243,18 @@ pub(crate) fn assemble(title: String, parts: &[Part<'_>]) -> Timeline {
         title,
         ..Timeline::default()
     };
-    for part in parts {
-        Assembly {
-            timeline: &mut timeline,
-            origin,
-            scale,
-            tasks: BTreeMap::new(),
-        }
-        .add(part);
+    let mut assembly = Assembly {
+        timeline: &mut timeline,
+        origin,
+        scale,
+        tasks: BTreeMap::new(),
+        notifies: BTreeMap::new(),
+        waits: Vec::new(),
+    };
+    for (node, part) in parts.iter().enumerate() {
+        assembly.add(node, part);
     }
+    assembly.signal_arrows();
     timeline.sort();
     timeline
 }
@@ -248,8 +264,12 @@ struct Assembly<'a> {
     timeline: &'a mut Timeline,
     origin: u64,
     scale: f64,
-    /// Where and when each task of the engine ran: one or more of (row, start, end).
+    /// Where and when each task of the part's engine ran: one or more of (row, start, end).
     tasks: BTreeMap<u64, Vec<(u32, u64, u64)>>,
+    /// When and on which row a signal was notified.
+    notifies: BTreeMap<Place, Vec<(u64, u32)>>,
+    /// On which row a signal was waited for, from when to when.
+    waits: Vec<(Place, u32, (u64, u64))>,
 }
 
 impl Assembly<'_> {
@@ -289,9 +309,8 @@ impl Assembly<'_> {
         }
     }
 
-    fn add(mut self, part: &Part<'_>) {
-        let mut notifies: BTreeMap<u64, Vec<(u64, u32)>> = BTreeMap::new();
-        let mut waits: Vec<(u64, u32, (u64, u64))> = Vec::new();
+    fn add(&mut self, node: usize, part: &Part<'_>) {
+        self.tasks.clear();
         for (device, (record, _)) in part.devices.iter().zip(&part.records.chips) {
             let mut rows: [Option<u32>; CORE_NAMES.len() + 1] = [None; CORE_NAMES.len() + 1];
             rows[0] = Some(self.row(format!("{}chip {device}", part.prefix)));
@@ -300,29 +319,39 @@ impl Assembly<'_> {
                 let used = record.entries.iter().any(|entry| usize::from(entry.core) == core);
                 rows[core] = used.then(|| self.row(format!("{}chip {device}, {name}", part.prefix)));
             }
+            // Of the chip's own graphs: when each ended, by number, and who waited for whom.
+            let mut inner: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
+            let mut inner_waits: Vec<(u64, u32, u64)> = Vec::new();
             for entry in &record.entries {
                 let Some(&Some(row)) = rows.get(usize::from(entry.core)) else {
                     continue;
                 };
                 let times = (entry.start, entry.end);
                 match &entry.what {
-                    What::Task { number, failed } => {
+                    What::Task {
+                        number,
+                        after,
+                        failed,
+                    } => {
                         let label = format!("{}{}", entry.text, if *failed { " (failed)" } else { "" });
                         let times = self.slice(row, Kind::Task, times, label, 0);
-                        let task = if entry.core == 0 {
-                            part.log.task(*number)
+                        if entry.core == 0 {
+                            self.ran(part.log.task(*number), row, times);
                         } else {
-                            None
-                        };
-                        self.ran(task, row, times);
+                            inner.insert(*number, (row, times.1));
+                            inner_waits.extend(after.map(|after| (after, row, times.0)));
+                        }
                     }
                     What::Wait { cell, .. } => {
                         let label = label(entry);
                         let label = label.strip_prefix("wait for ").unwrap_or(&label).to_owned();
                         self.slice(row, Kind::Wait, times, label, 0);
-                        waits.push((*cell, row, times));
+                        self.waits.push((part.place(node, *cell), row, times));
                     }
-                    What::Notify { cell } => notifies.entry(*cell).or_default().push((entry.start, row)),
+                    What::Notify { cell } => {
+                        let notified = self.notifies.entry(part.place(node, *cell));
+                        notified.or_default().push((entry.start, row));
+                    }
                     What::Work { name, bytes } => {
                         let moves = matches!(*name, "copy" | "load" | "store");
                         let kind = if moves { Kind::Transfer } else { Kind::Compute };
@@ -330,15 +359,32 @@ impl Assembly<'_> {
                     }
                 }
             }
+            let arrows = inner_waits.iter().filter_map(|&(after, to, start)| {
+                let &(from, end) = inner.get(&after)?;
+                let to = (to, start.max(end));
+                (start + 1 >= end).then_some(Arrow {
+                    from: (from, end),
+                    to,
+                })
+            });
+            self.timeline.arrows.extend(arrows);
             if let (Some(task), Some(row)) = (&record.under_way, rows[0]) {
                 let label = format!("{} (not done)", task.text);
                 let times = self.slice(row, Kind::Task, (task.start, part.records.now), label, 0);
                 self.ran(part.log.task(task.number), row, times);
             }
         }
-        let mut host = None;
+        let used: BTreeSet<u32> = part.log.on_host().map(|hosted| hosted.sub_worker).collect();
+        let mut hosts = BTreeMap::new();
+        for number in used {
+            let name = match number {
+                0 => format!("{}host", part.prefix),
+                _ => format!("{}host {number}", part.prefix),
+            };
+            hosts.insert(number, self.row(name));
+        }
         for hosted in part.log.on_host() {
-            let row = *host.get_or_insert_with(|| self.row(format!("{}host", part.prefix)));
+            let row = hosts[&hosted.sub_worker];
             let times = self.slice(
                 row,
                 Kind::Task,
@@ -348,18 +394,14 @@ impl Assembly<'_> {
             );
             self.ran(Some(hosted.task), row, times);
         }
-        self.signal_arrows(notifies, &waits);
         self.task_arrows(part.log);
     }
 
     /// From the last notify of another row to the wait that it ended.
-    fn signal_arrows(
-        &mut self,
-        mut notifies: BTreeMap<u64, Vec<(u64, u32)>>,
-        waits: &[(u64, u32, (u64, u64))],
-    ) {
+    fn signal_arrows(mut self) {
+        let mut notifies = std::mem::take(&mut self.notifies);
         notifies.values_mut().for_each(|times| times.sort_unstable());
-        for (cell, row, (start, end)) in waits {
+        for (cell, row, (start, end)) in &std::mem::take(&mut self.waits) {
             let of_cell = notifies.get(cell).map_or(&[][..], |times| times);
             let before = &of_cell[..of_cell.partition_point(|(at, _)| at <= end)];
             if let Some((at, from)) = before.last().filter(|(at, from)| at >= start && from != row) {

@@ -127,9 +127,7 @@ impl State {
     fn rank_in(&self, chip: usize, segment: Segment) -> Result<Rank> {
         self.usable(segment)?;
         let known = &self.segments[&segment];
-        let place = known.chips.iter().position(|member| *member == chip);
-        let place = place.and_then(|place| u32::try_from(place).ok()).map(Rank);
-        place.ok_or_else(|| Error::NotAMember {
+        known.members.rank_of(chip).ok_or_else(|| Error::NotAMember {
             device: self.devices[chip],
             what: known.what.clone(),
         })
@@ -138,9 +136,9 @@ impl State {
     /// A task that may run on any chip, as `chip` runs it. It was checked when it was submitted.
     pub(crate) fn bind_late(&self, chip: usize, task: &Task) -> Task {
         let rank = |segment| {
-            let members = self.segments.get(&segment).map_or(&[][..], |known| &known.chips);
-            let place = members.iter().position(|member| *member == chip);
-            Rank(place.and_then(|place| u32::try_from(place).ok()).unwrap_or(0))
+            let known = self.segments.get(&segment);
+            let rank = known.and_then(|known| known.members.rank_of(chip));
+            rank.unwrap_or(Rank(0))
         };
         let bound = |arg: &Arg| arg.segment().map_or(*arg, |segment| on_rank(*arg, rank(segment)));
         Task {
@@ -176,7 +174,7 @@ impl State {
                 );
                 return Err(Error::config("anywhere", why));
             }
-            chips.retain(|chip| known.chips.contains(chip));
+            chips.retain(|chip| known.members.chips.contains(chip));
             touch(spec, arg, param.tag);
             keep(segments, segment);
         }

@@ -361,10 +361,14 @@ fn anywhere_after_a_death(_: &mut Rng) {
     let victim = process(&node, Device(0));
     victim.signal(Signal::KILL);
     assert!(victim.ended(Duration::from_secs(10)));
-    let run = || node.run(|orch| (0..100).try_for_each(|_| orch.anywhere(touch::task()).map(drop)));
-    // Its end is news to the host in the first of these at the latest.
-    let _ = run();
-    run().unwrap();
+    // Its end is news to the host in one of these.
+    while node.run(|orch| orch.submit(Device(0), touch::task())).is_ok() {}
+    node.run(|orch| (0..100).try_for_each(|_| orch.anywhere(touch::task()).map(drop)))
+        .unwrap();
+    let timeline = node.clock().timeline().unwrap();
+    let ran_on = |row| timeline.slices.iter().filter(|slice| slice.row == row).count();
+    assert_eq!(timeline.rows, ["chip 0", "chip 1"]);
+    assert_eq!(ran_on(1), 100);
 }
 
 fn interrupted(_: &mut Rng) {

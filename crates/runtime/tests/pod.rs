@@ -5,7 +5,9 @@ extern crate ringwork_native as ringwork;
 
 use ringwork_isa::{Core, Error as KernelError, InOut, Result, Tile};
 use ringwork_macros::kernel;
-use ringwork_runtime::{Device, Error, Level, Node, NodeBuilder, Pod, Program, Worker};
+use ringwork_runtime::{
+    Device, DomainSpec, Error, Level, Node, NodeBuilder, Platform, Pod, Program, Rank, Simulation, Worker,
+};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// x = x + by, unless it is 13.
@@ -183,4 +185,74 @@ fn closing_a_worker_closes_everything_below() {
         .run(|orch| orch.submit(0, "late", |pod: &Pod| on_chip(&pod.children()[1], 1, 1).map(drop)))
         .unwrap_err();
     assert_eq!(error.to_string(), "super, left: this worker is closed");
+}
+
+#[test]
+fn a_domain_over_nodes_has_dense_ranks_and_one_memory() {
+    let cluster = Pod::over("super", [pod("left"), pod("right")]).unwrap();
+    let spec = DomainSpec::new("all", [])
+        .buffer::<i32>("x", 3)
+        .signals("row", 1)
+        .stage("x", Rank(6), &[1, 2, 3]);
+    let all = cluster.open_domain(&spec).unwrap();
+    assert_eq!(all.parts().len(), 4);
+    for (node, part) in (0..).zip(all.parts()) {
+        assert_eq!(part.members(), [Device(0), Device(1)]);
+        assert_eq!(part.rank_of(Device(1)), Some(Rank(2 * node + 1)));
+        assert_eq!(part.ranks(), 8);
+        let x = part.buffer::<i32>("x").unwrap();
+        assert_eq!(x.read(Rank(6)).unwrap(), [1, 2, 3]);
+        x.write(Rank(node), &[7, 7, i32::try_from(node).unwrap()])
+            .unwrap();
+    }
+    // What one node wrote, another reads; and a chip of it, too.
+    let x = all.parts()[3].buffer::<i32>("x").unwrap();
+    assert_eq!(x.read(Rank(0)).unwrap(), [7, 7, 0]);
+    let last = &cluster.children()[1].children()[1];
+    last.run(|orch| orch.submit(Device(0), increase::task(&x.on(Rank(1))?, 10)))
+        .unwrap();
+    let first = all.parts()[0].buffer::<i32>("x").unwrap();
+    assert_eq!(first.read(Rank(1)).unwrap(), [17, 17, 11]);
+    // Memory of a node that is made now has another number.
+    let own = last.tensor(Device(0), &[5]).unwrap();
+    last.run(|orch| orch.submit(Device(0), increase::task(&own, 1)))
+        .unwrap();
+    assert_eq!((own.read().unwrap()[0], x.read(Rank(6)).unwrap()[0]), (6, 1));
+}
+
+/// A worker that is somewhere else.
+struct Elsewhere;
+
+impl Worker for Elsewhere {
+    fn name(&self) -> String {
+        "far".into()
+    }
+    fn level(&self) -> Level {
+        Level::Node
+    }
+    fn close(&self) {}
+    fn interrupt(&self) {}
+}
+
+#[test]
+fn a_domain_that_cannot_be_shared_is_refused_by_name() {
+    let spec = DomainSpec::new("all", []).signals("row", 1);
+    let far = Pod::over("pod", [Elsewhere])
+        .unwrap()
+        .open_domain(&spec)
+        .unwrap_err();
+    assert_eq!(
+        far.to_string(),
+        "configuration: `worker `far``: its chips cannot map memory of this host; pass data through the worker's tensors"
+    );
+    let ring = || Platform::Sim(Simulation::new(ringwork_sim::Topology::preset("ring-4").unwrap()));
+    let described = Pod::launch("pod", [builder("a"), builder("b").platform(ring())]).unwrap();
+    let error = described.open_domain(&spec).unwrap_err().to_string();
+    assert!(
+        error.contains("the chips of `b` cannot map memory of this host"),
+        "{error}"
+    );
+    let named = DomainSpec::new("all", [Device(0)]).signals("row", 1);
+    let error = pod("pod").open_domain(&named).unwrap_err().to_string();
+    assert!(error.contains("name no members"), "{error}");
 }

@@ -1,11 +1,11 @@
 //! What chips record of themselves, as a timeline and in reports of failures.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-extern crate ringwork_native as ringwork;
+extern crate ringwork_runtime as ringwork;
 
 use ringwork_isa::{Compare, Core, InOut, Notify, Result, Signals};
-use ringwork_macros::kernel;
-use ringwork_runtime::{Device, DomainSpec, Error, Node};
+use ringwork_macros::{kernel, orchestration};
+use ringwork_runtime::{ChipOrchestrator, CoreKind, Device, DomainSpec, Error, Node, Rank};
 use ringwork_sim::timeline::{Kind, Timeline};
 
 #[kernel]
@@ -14,15 +14,27 @@ async fn touch<C: Core>(core: &C, x: InOut<i32>) -> Result<()> {
     core.store(x, &tile).await
 }
 
-/// Rank 1 waits until rank 0, which is given time to be waited for, lets it go on.
+/// Says that it is about to wait, and waits.
 #[kernel]
-async fn hand_over<C: Core>(core: &C, row: Signals) -> Result<()> {
-    let mine = row.at(0)?;
-    if core.device().0 == 0 {
-        std::thread::sleep(std::time::Duration::from_millis(30));
-        core.notify(mine.on(ringwork_isa::Rank(1))?, Notify::Set(1)).await
-    } else {
-        core.wait(mine, Compare::Ge, 1).await.map(drop)
+async fn wait_for_it<C: Core>(core: &C, row: Signals) -> Result<()> {
+    core.notify(row.at(1)?, Notify::Set(1)).await?;
+    core.wait(row.at(0)?, Compare::Ge, 1).await.map(drop)
+}
+
+/// Lets rank 1 go on.
+#[kernel]
+async fn let_go<C: Core>(core: &C, row: Signals) -> Result<()> {
+    core.notify(row.at(0)?.on(Rank(1))?, Notify::Set(1)).await
+}
+
+/// Returns when a process sleeps: one that was about to wait does.
+fn until_asleep(pid: u32) -> std::io::Result<()> {
+    loop {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        if stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')) {
+            return Ok(());
+        }
+        std::thread::yield_now();
     }
 }
 
@@ -79,19 +91,27 @@ fn tasks_are_slices_and_what_waited_for_what_is_an_arrow() {
 #[test]
 fn a_notify_points_to_the_end_of_the_wait_that_it_ended() {
     let node = Node::builder().devices(0..2).launch().unwrap();
-    let spec = DomainSpec::new("pair", [Device(0), Device(1)]).signals("row", 1);
+    let spec = DomainSpec::new("pair", [Device(0), Device(1)]).signals("row", 2);
     let domain = node.open_domain(&spec).unwrap();
     let row = domain.signals("row").unwrap();
-    node.run(|orch| orch.group([Device(0), Device(1)], |_| Ok(hand_over::task(&row))))
-        .unwrap();
+    let pid = node.pid(Device(1)).unwrap();
+    node.run(|orch| {
+        orch.submit(Device(1), wait_for_it::task(&row))?;
+        let about_to = row.cell(Rank(1), 1)?;
+        let asleep = orch
+            .when(about_to, Compare::Ge, 1)
+            .host_task("look", move || until_asleep(pid))?;
+        orch.after(asleep).submit(Device(0), let_go::task(&row))
+    })
+    .unwrap();
     let timeline = node.clock().timeline().unwrap();
     let waits: Vec<_> = timeline
         .slices
         .iter()
         .filter(|slice| slice.kind == Kind::Wait)
         .collect();
-    // A chip that came up late may have found its signal there.
-    let Some(wait) = waits.first() else { return };
+    assert_eq!(waits.len(), 1, "{waits:?}");
+    let wait = waits[0];
     assert_eq!(wait.row, 1);
     assert!(
         wait.label.starts_with("signal 0 of rank 1 (timeline.rs:"),
@@ -105,6 +125,49 @@ fn a_notify_points_to_the_end_of_the_wait_that_it_ended() {
         .unwrap();
     assert_eq!(arrow.from.0, 0);
     assert!(arrow.from.1 >= wait.start_ps && arrow.from.1 <= wait.end_ps);
+}
+
+/// A chain of three, and one by itself.
+#[orchestration]
+fn chain(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, y: InOut<i32>) -> Result<()> {
+    for _ in 0..3 {
+        orch.submit(CoreKind::Vector, touch::task(x))?;
+    }
+    orch.submit(CoreKind::Matrix, touch::task(y))?;
+    Ok(())
+}
+
+#[test]
+fn tasks_of_a_chips_own_graph_point_to_those_they_let_go_however_it_is_built() {
+    let node = Node::builder().devices(0..1).launch().unwrap();
+    let (x, y) = (
+        node.tensor(Device(0), &[1]).unwrap(),
+        node.tensor(Device(0), &[1]).unwrap(),
+    );
+    let task = || chain::task(&x, &y);
+    let captured = node.capture(Device(0), &task()).unwrap();
+    let replay = captured.replay(&task()).unwrap();
+    for task in [task(), replay.clone(), replay] {
+        let before = node
+            .clock()
+            .timeline()
+            .map_or(0, |timeline| timeline.arrows.len());
+        node.run(|orch| orch.submit(Device(0), task)).unwrap();
+        let timeline = node.clock().timeline().unwrap();
+        let mut new: Vec<_> = timeline.arrows.iter().collect();
+        new.sort_by_key(|arrow| arrow.to.1);
+        let new = &new[before..];
+        assert_eq!(new.len(), 2, "{new:?}");
+        let ends = |arrow: &ringwork_sim::timeline::Arrow| {
+            let tasks = tasks(&timeline, "touch");
+            let from = tasks.iter().any(|task| (task.row, task.end_ps) == arrow.from);
+            let to = tasks
+                .iter()
+                .any(|task| task.row == arrow.to.0 && (task.start_ps..=task.end_ps).contains(&arrow.to.1));
+            from && to
+        };
+        assert!(new.iter().all(|arrow| ends(arrow)), "{new:?}");
+    }
 }
 
 #[test]

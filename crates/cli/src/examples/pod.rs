@@ -1,4 +1,4 @@
-//! A pod over two nodes: each sums over its own chips, the pod adds the two, and every chip gets the total.
+//! A pod over two nodes: one domain over the chips of both, and one all-reduce in it.
 
 use super::{Example, describe_size};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
@@ -22,7 +22,7 @@ fn run(job: &Job) -> ringwork::Result<Vec<Check>> {
     with_dtype!(job.dtype, T => typed::<T>(job))
 }
 
-/// A node's part: its domain, and on each chip an input and an output.
+/// A node's part: its handle to the domain of all, and on each of its chips an input and an output.
 struct Half<T> {
     domain: Domain,
     x: Vec<Tensor<T>>,
@@ -31,40 +31,23 @@ struct Half<T> {
 
 fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let pod = job.launch_pod()?;
+    let spec = DomainSpec::new("all", [])
+        .buffer::<T>("scratch", 512)
+        .barrier("meet")
+        .signals("steps", Team::<T>::STEP_CELLS);
+    let all = pod.open_domain(&spec)?;
     let mut halves = Vec::new();
-    let mut first = 0;
-    for node in pod.children() {
-        halves.push(open::<T>(job, node, first)?);
-        first += node.devices().len();
+    for (node, domain) in pod.children().iter().zip(all.parts()) {
+        halves.push(fill::<T>(job, node, domain)?);
     }
-    let (ranks, algorithm) = (first, job.algorithm);
+    let (ranks, algorithm) = (halves.iter().map(|half| half.x.len()).sum(), job.algorithm);
     job.rounds(
         || {
-            let sums: Vec<_> = halves.iter().map(|_| pod.tensor(Vec::<T>::new())).collect();
-            let total = pod.tensor(Vec::<T>::new());
+            // Both nodes together: the chips of one wait for those of the other.
             pod.run(|orch| {
-                // The two nodes at once; then the pod, which needs both; then both again, which need that.
-                for (child, (half, sum)) in halves.iter().zip(&sums).enumerate() {
-                    orch.writes(sum).submit(child, "sum", move |node| {
-                        half.reduce(node, algorithm)?;
-                        sum.write(half.y[0].read()?);
-                        Ok(())
-                    })?;
-                }
-                let add = orch.reads(&sums[0]).reads(&sums[1]).writes(&total);
-                add.host_task("add", || {
-                    let (left, right) = (sums[0].read(), sums[1].read());
-                    let both = left.into_iter().zip(right);
-                    total.write(both.map(|(a, b)| super::vector_add::sum(a, b)).collect());
-                    Ok::<(), String>(())
-                })?;
-                for (child, half) in halves.iter().enumerate() {
-                    let total = &total;
-                    orch.reads(total).submit(child, "hand out", move |_| {
-                        half.y.iter().try_for_each(|y| y.write(&total.read()))
-                    })?;
-                }
-                Ok(())
+                orch.group(0..halves.len(), "all-reduce", |child, node| {
+                    halves[child].reduce(node, algorithm)
+                })
             })
         },
         || {
@@ -81,20 +64,20 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     )
 }
 
-/// A node's domain of all its chips, with the inputs of the ranks from `first` on.
-fn open<T: Element>(job: &Job, node: &Node, first: usize) -> ringwork::Result<Half<T>> {
-    let spec = DomainSpec::new("all", node.devices())
-        .buffer::<T>("scratch", 512)
-        .barrier("meet")
-        .signals("steps", Team::<T>::STEP_CELLS);
-    let domain = node.open_domain(&spec)?;
+/// A node's inputs, which differ from rank to rank of the whole domain.
+fn fill<T: Element>(job: &Job, node: &Node, domain: &Domain) -> ringwork::Result<Half<T>> {
     let (mut x, mut y) = (Vec::new(), Vec::new());
-    for (rank, chip) in (first..).zip(domain.members()) {
+    for chip in domain.members() {
+        let rank = domain.rank_of(*chip).map_or(0, |rank| rank.0 as usize);
         let values: Vec<T> = (0..job.count).map(|i| pattern(rank * 100 + i)).collect();
         x.push(node.tensor(*chip, &values)?);
         y.push(node.zeros::<T>(*chip, job.count)?);
     }
-    Ok(Half { domain, x, y })
+    Ok(Half {
+        domain: domain.clone(),
+        x,
+        y,
+    })
 }
 
 impl<T: Element> Half<T> {
@@ -103,11 +86,18 @@ impl<T: Element> Half<T> {
         let (scratch, meet) = (domain.buffer::<T>("scratch")?, domain.barrier("meet")?);
         let steps = domain.signals("steps")?;
         node.run(|orch| {
-            orch.group(domain.members().iter().copied(), |chip| {
-                let rank = domain.rank_of(chip).map_or(0, |rank| rank.0 as usize);
-                let (x, y, op) = (&x[rank], &y[rank], ReduceOp::Sum);
+            let mut tensors = x.iter().zip(y);
+            orch.group(domain.members().iter().copied(), |_| {
+                // One for each member, in the same order.
+                let (x, y) = tensors.next().unwrap_or((&x[0], &y[0]));
                 Ok(kernels::all_reduce::task(
-                    x, y, &scratch, &meet, &steps, op, algorithm,
+                    x,
+                    y,
+                    &scratch,
+                    &meet,
+                    &steps,
+                    ReduceOp::Sum,
+                    algorithm,
                 ))
             })
         })?;

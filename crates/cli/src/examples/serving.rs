@@ -17,7 +17,7 @@ pub(super) const EXAMPLE: Example = Example {
     max_devices: None,
     default_devices: 2,
     takes_algo: false,
-    dtypes: &Dtype::ALL,
+    dtypes: &[Dtype::U8],
     counts_per_chip: |_| 2 * SLOTS as usize + 2 * REQUESTS,
     describe: |job| {
         format!(

@@ -74,19 +74,10 @@ fn expect_130(mut program: Child, since: Instant, what: &str) {
 }
 
 fn in_a_run(rng: &mut Rng) {
-    let long = [
-        "run",
-        "allreduce",
-        "-d",
-        "0-3",
-        "--count",
-        "5000",
-        "--rounds",
-        "100000000",
-    ];
-    for _ in 0..4 {
+    // A domain; two nodes under a pod; chips' own graphs; tasks that wait for signals; kernels that are being fed.
+    for example in ["allreduce", "pod", "vector_graph", "tp_ffn", "serving"] {
         adopting_orphans(|| {
-            let program = start(&long);
+            let program = start(&["run", example, "-d", "0-3", "--rounds", "100000000"]);
             let chips = wait_for_chips(&program, 4);
             // They have come up when they have worked: bring-up takes a few ticks, if that.
             while chips
@@ -97,7 +88,7 @@ fn in_a_run(rng: &mut Rng) {
             }
             let now = Instant::now();
             ctrl_c(&program);
-            expect_130(program, now, "in a run");
+            expect_130(program, now, &format!("in a run of {example}"));
         });
     }
 }

@@ -137,11 +137,17 @@ impl NativeCore {
         }
     }
 
-    /// Records that a task begins here, on core `core` of its chip; 0 is the chip itself. Then
-    /// [`end_task`](NativeCore::end_task).
-    pub fn begin_task(&self, kernel: &'static KernelEntry, core: u8, number: u64) -> Option<Begun> {
+    /// Records that a task begins here, on core `core` of its chip; 0 is the chip itself. `after` is the task whose
+    /// end let it go, if that is one of the same chip. Then [`end_task`](NativeCore::end_task).
+    pub fn begin_task(
+        &self,
+        kernel: &'static KernelEntry,
+        core: u8,
+        number: u64,
+        after: Option<u64>,
+    ) -> Option<Begun> {
         let activity = self.activity.as_ref()?;
-        activity.begin_task(kernel.name, core, number)
+        activity.begin_task(kernel.name, core, number, after)
     }
 
     /// Records that it has ended.

@@ -3,9 +3,11 @@
 //! What travels is the list of submissions, in memory of the chip. The chip works the order out when it first
 //! meets the list, and keeps the result: a replay infers nothing.
 
-use super::cores::ChipEngine;
+use super::bound::{Bound, Scratch};
+use super::cores::{ChipEngine, Cores};
 use super::{
-    ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Sink, access_kind, entry, place_of, refused,
+    ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Prepared, Sink, access_kind, entry, place_of,
+    refused,
 };
 use crate::engine::{Arena, Binding, Bindings, BufferId, Capture, Graph, Outcome, Place, Spec, TaskId};
 use crate::error::Error;
@@ -146,27 +148,53 @@ fn symbolic(index: u32, arg: &Arg) -> Option<Arg> {
     }
 }
 
-/// The graph that lies in a chip's memory.
-pub(super) fn graph(core: &NativeCore, steps: Span) -> Result<Arc<Graph<ChipTask>>> {
-    thread_local! {
-        // A chip has one thread that serves, and one host, which never uses a segment's number twice.
-        static GRAPHS: RefCell<BTreeMap<Segment, Arc<Graph<ChipTask>>>> = const { RefCell::new(BTreeMap::new()) };
+/// A graph as a chip keeps it, with the arguments that its tasks had last.
+pub(super) struct Kept {
+    pub(super) graph: Arc<Graph<Prepared>>,
+    pub(super) bound: Bound,
+}
+
+impl From<Graph<Prepared>> for Kept {
+    fn from(graph: Graph<Prepared>) -> Kept {
+        Kept {
+            graph: Arc::new(graph),
+            bound: Bound::default(),
+        }
     }
-    if let Some(graph) = GRAPHS.with_borrow(|graphs| graphs.get(&steps.segment).cloned()) {
-        return Ok(graph);
-    }
-    let graph = Arc::new(read(core, steps)?);
+}
+
+thread_local! {
+    // A chip has one thread that serves, and one host, which never uses a segment's number twice.
+    static GRAPHS: RefCell<BTreeMap<Segment, Kept>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Runs the graph that lies in a chip's memory, with these arguments for its parameters.
+pub(super) fn run(core: &NativeCore, steps: Span, arguments: &[Arg]) -> Result<()> {
+    let kept = GRAPHS.with_borrow_mut(|graphs| graphs.remove(&steps.segment));
+    let mut kept = match kept {
+        Some(kept) => kept,
+        None => read(core, steps)?.into(),
+    };
+    let outcome = run_kept(core, &mut kept, arguments);
     GRAPHS.with_borrow_mut(|graphs| {
         if graphs.len() >= KEPT {
             graphs.pop_first();
         }
-        graphs.insert(steps.segment, graph.clone());
+        graphs.insert(steps.segment, kept);
     });
-    Ok(graph)
+    outcome
+}
+
+fn run_kept(core: &NativeCore, kept: &mut Kept, arguments: &[Arg]) -> Result<()> {
+    let mut cores = Cores::new(core)?;
+    let scratch = cores.scratch;
+    replay(cores.engine(), kept, arguments, scratch)?;
+    cores.bound = Some(&kept.bound);
+    cores.finish()
 }
 
 /// Reads the list of submissions and works the order out.
-fn read(core: &NativeCore, steps: Span) -> Result<Graph<ChipTask>> {
+fn read(core: &NativeCore, steps: Span) -> Result<Graph<Prepared>> {
     use ringwork_isa::Core;
     let bytes: In<u8> = Region::from_span(steps).map_err(|dtype| garbled(format!("it holds {dtype}")))?;
     let mut list = Vec::new();
@@ -187,7 +215,7 @@ pub(super) fn decode(list: &[u8]) -> Result<Vec<Step>> {
 }
 
 /// Works the order of submissions out: from what they touch, or from what was said alone.
-pub(super) fn work_out(steps: Vec<Step>, infer: bool) -> Result<Graph<ChipTask>> {
+pub(super) fn work_out(steps: Vec<Step>, infer: bool) -> Result<Graph<Prepared>> {
     let mut capture = Capture::new();
     let mut tasks: Vec<TaskId> = Vec::new();
     for step in steps {
@@ -213,7 +241,7 @@ pub(super) fn work_out(steps: Vec<Step>, infer: bool) -> Result<Graph<ChipTask>>
                         spec.touch(buffer, view, access_kind(*tag, buffer, infer));
                     }
                 }
-                if let Outcome::Accepted(task) = capture.submit(&spec, task).map_err(refused)? {
+                if let Outcome::Accepted(task) = capture.submit(&spec, task.try_into()?).map_err(refused)? {
                     tasks.push(task);
                 }
             }
@@ -222,8 +250,13 @@ pub(super) fn work_out(steps: Vec<Step>, infer: bool) -> Result<Graph<ChipTask>>
     capture.finish().map_err(refused)
 }
 
-/// Gives a graph to a chip's engine, with these arguments for its parameters.
-pub(super) fn replay(engine: &mut ChipEngine, graph: &Arc<Graph<ChipTask>>, arguments: &[Arg]) -> Result<()> {
+/// Gives a graph to a chip's engine, with these arguments for its parameters, and says where its tasks' memory is.
+pub(super) fn replay(
+    engine: &mut ChipEngine,
+    Kept { graph, bound }: &mut Kept,
+    arguments: &[Arg],
+    scratch: Scratch,
+) -> Result<()> {
     let mut bindings = Bindings::default();
     for index in 0..graph.parameter_bytes().len() {
         bindings.parameters.push(match arguments.get(index) {
@@ -235,10 +268,12 @@ pub(super) fn replay(engine: &mut ChipEngine, graph: &Arc<Graph<ChipTask>>, argu
             _ => BufferId::new((1 << 40) + index as u64).into(),
         });
     }
-    match engine.replay(graph, &bindings).map_err(refused)? {
-        Outcome::Accepted(_) => Ok(()),
-        Outcome::Full { fill, .. } => Err(ringwork_isa::Error::failed(format!(
-            "the captured graph does not fit this chip: {fill}"
-        ))),
-    }
+    let replay = match engine.replay(graph, &bindings).map_err(refused)? {
+        Outcome::Accepted(replay) => replay,
+        Outcome::Full { fill, .. } => {
+            let why = format!("the captured graph does not fit this chip: {fill}");
+            return Err(ringwork_isa::Error::failed(why));
+        }
+    };
+    bound.bind(graph, arguments, engine.blocks(replay), scratch)
 }

@@ -1,11 +1,13 @@
 //! A chip's cores at work on a graph: here, or on threads beside this one where processors are free.
+//!
+//! The engine and the threads are kept from one graph to the next, so that a replay pays for nothing but its tasks.
 
-use super::places::{Scratch, job};
-use super::{ChipTask, SCRATCH_BYTES};
+use super::bound::{Bound, Scratch};
+use super::{Prepared, SCRATCH_BYTES};
 use crate::engine::{BufferId, Config, Dispatch, Engine, Kind};
 use ringwork_isa::{Arg, Error, ErrorKind, Result, Span};
-use ringwork_native::segment::Layout;
 use ringwork_native::{NativeCore, SCRATCH, registry};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The engine of a chip.
-pub(super) type ChipEngine = Engine<ChipTask, ()>;
+pub(super) type ChipEngine = Engine<Prepared, ()>;
 
 /// Cores of each kind: one for matrices, two for vectors.
 const MATRIX_CORES: u32 = 1;
@@ -33,52 +35,98 @@ pub(super) fn with_cores(config: Config) -> Config {
 /// How often to say that cores beside this one make progress.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a core is to do: a kernel with its arguments.
-type Job = (Dispatch, &'static registry::KernelEntry, Vec<Arg>);
+/// What a core beside this one is to do: a kernel with its arguments. The core goes along and comes back.
+struct Job {
+    dispatch: Dispatch,
+    /// The task whose end let it go.
+    after: Option<u64>,
+    entry: &'static registry::KernelEntry,
+    args: Vec<Arg>,
+    core: Box<NativeCore>,
+}
 
 /// What became of it.
-type Done = (Dispatch, Result<()>);
+type Done = (Dispatch, Box<NativeCore>, Result<()>);
 
-/// A core on a thread of its own.
+/// A thread for a core; it waits for jobs until it is dropped.
 struct Beside {
-    jobs: Sender<Job>,
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+    /// The core itself, while it has nothing to do and its chip has a graph, and a count of what it has begun.
+    core: Option<Box<NativeCore>>,
     beats: Arc<AtomicU64>,
-    thread: JoinHandle<()>,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // It has caught its kernels' panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a chip keeps from one graph to the next. Of one that failed, nothing is kept.
+struct Crew {
+    engine: ChipEngine,
+    /// By executor.
+    beside: Vec<Option<Beside>>,
+    results: (Sender<Done>, Receiver<Done>),
+}
+
+thread_local! {
+    // A chip has one thread that serves.
+    static CREW: RefCell<Option<Box<Crew>>> = const { RefCell::new(None) };
+}
+
+impl Crew {
+    fn new() -> Result<Crew> {
+        let config = with_cores(Config::new().arena(SCRATCH_BYTES));
+        Ok(Crew {
+            engine: Engine::new(&config).map_err(super::refused)?,
+            beside: (0..config.executors.len()).map(|_| None).collect(),
+            results: channel(),
+        })
+    }
 }
 
 /// The cores, and the graph they work on.
 pub(super) struct Cores<'c> {
     core: &'c NativeCore,
-    pub(super) engine: ChipEngine,
-    scratch: Layout,
-    /// What the parameters of a captured graph are this time.
-    parameters: &'c [Arg],
+    crew: Box<Crew>,
+    pub(super) scratch: Scratch,
+    /// The arguments of the tasks, if they are a captured graph's.
+    pub(super) bound: Option<&'c Bound>,
     /// Tasks that were given to a core and not begun.
     given: VecDeque<Dispatch>,
-    /// By executor.
-    beside: Vec<Option<Beside>>,
     busy: usize,
-    results: (Sender<Done>, Receiver<Done>),
     failure: Option<Error>,
 }
 
 impl<'c> Cores<'c> {
-    pub(super) fn new(core: &'c NativeCore, parameters: &'c [Arg]) -> Result<Cores<'c>> {
+    pub(super) fn new(core: &'c NativeCore) -> Result<Cores<'c>> {
         let scratch = core
             .scratch(SCRATCH_BYTES)
             .map_err(|error| Error::failed(format!("memory for intermediates: {error}")))?;
-        let config = with_cores(Config::new().arena(SCRATCH_BYTES));
+        let kept = CREW.with_borrow_mut(Option::take);
         Ok(Cores {
             core,
-            engine: Engine::new(&config).map_err(super::refused)?,
-            scratch,
-            parameters,
+            crew: kept.map_or_else(|| Crew::new().map(Box::new), Ok)?,
+            scratch: Scratch {
+                segment: SCRATCH,
+                base: scratch.data_offset(),
+            },
+            bound: None,
             given: VecDeque::new(),
-            beside: (0..config.executors.len()).map(|_| None).collect(),
             busy: 0,
-            results: channel(),
             failure: None,
         })
+    }
+
+    /// What orders the tasks.
+    pub(super) fn engine(&mut self) -> &mut ChipEngine {
+        &mut self.crew.engine
     }
 
     /// Whether a task has failed.
@@ -88,25 +136,29 @@ impl<'c> Cores<'c> {
 
     /// An intermediate's place in memory.
     pub(super) fn in_scratch(&self, span: Span, buffer: BufferId) -> Span {
-        match self.engine.placement(buffer) {
-            Some(placement) => self.place().at(span, placement.offset),
+        match self.crew.engine.placement(buffer) {
+            Some(placement) => self.scratch.at(span, placement.offset),
             None => span,
         }
     }
 
     /// Runs what is left.
-    pub(super) fn finish(&mut self) -> Result<()> {
-        while self.engine.live() > 0 {
-            if self.engine.is_stalled() {
-                let stall = self
-                    .engine
-                    .stall()
-                    .map_or_else(String::new, |stall| stall.to_string());
+    pub(super) fn finish(mut self) -> Result<()> {
+        while self.crew.engine.live() > 0 {
+            if !self.advance_any() {
+                let stall = self.crew.engine.stall();
+                let stall = stall.map_or_else(String::new, |stall| stall.to_string());
                 return Err(Error::failed(format!("the chip's graph: {stall}")));
             }
-            self.advance_any();
         }
-        self.check()
+        self.check()?;
+        self.crew.engine.end_run().map_err(super::refused)?;
+        for beside in self.crew.beside.iter_mut().flatten() {
+            // It holds the memory that the chip has now.
+            beside.core = None;
+        }
+        CREW.set(Some(self.crew));
+        Ok(())
     }
 
     /// Makes one step: runs a task here, or waits for one that runs beside.
@@ -118,8 +170,9 @@ impl<'c> Cores<'c> {
         self.check()
     }
 
-    fn advance_any(&mut self) {
-        while let Some(dispatch) = self.engine.ready() {
+    /// The same; whether there was a step to make.
+    fn advance_any(&mut self) -> bool {
+        while let Some(dispatch) = self.crew.engine.ready() {
             self.given.push_back(dispatch);
         }
         let together = self.given.len() + self.busy > 1;
@@ -128,29 +181,52 @@ impl<'c> Cores<'c> {
                 self.give(dispatch);
             }
         } else if let Some(dispatch) = self.given.pop_front() {
-            let outcome = self
-                .job(dispatch)
-                .and_then(|(_, entry, args)| run(self.core, dispatch, entry, &args));
-            return self.report(dispatch, outcome);
+            self.run_here(dispatch);
+            return true;
         }
-        if self.busy > 0 {
-            let (dispatch, outcome) = self.wait();
+        let waits = self.busy > 0;
+        if waits {
+            let (dispatch, core, outcome) = self.wait();
             self.busy -= 1;
+            if let Some(beside) = &mut self.crew.beside[dispatch.executor.0 as usize] {
+                beside.core = Some(core);
+            }
             self.report(dispatch, outcome);
         }
+        waits
+    }
+
+    fn run_here(&mut self, dispatch: Dispatch) {
+        let after = self.crew.engine.let_go_by(dispatch.task);
+        let outcome = self
+            .task(dispatch)
+            .and_then(|(entry, args)| run(self.core, dispatch, after, entry, args));
+        self.report(dispatch, outcome);
+    }
+
+    /// A task's kernel, and its arguments as a core sees them.
+    fn task(&self, dispatch: Dispatch) -> Result<(&'static registry::KernelEntry, &[Arg])> {
+        let engine = &self.crew.engine;
+        let found = match self.bound {
+            Some(bound) => engine.node_of(dispatch.task).and_then(|node| bound.task(node)),
+            None => engine
+                .payload(dispatch.task)
+                .map(|task| (task.entry, &*task.args)),
+        };
+        found.ok_or_else(|| Error::failed("a task without a kernel"))
     }
 
     /// Waits for a core beside this one, and speaks for it meanwhile.
     fn wait(&self) -> Done {
         let beats = || {
-            let cores = self.beside.iter().flatten();
+            let cores = self.crew.beside.iter().flatten();
             cores
                 .map(|beside| beside.beats.load(Ordering::Relaxed))
                 .sum::<u64>()
         };
         let mut before = beats();
         loop {
-            match self.results.1.recv_timeout(LOOK) {
+            match self.crew.results.1.recv_timeout(LOOK) {
                 Ok(result) => return result,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     let now = beats();
@@ -164,86 +240,85 @@ impl<'c> Cores<'c> {
     }
 
     fn report(&mut self, dispatch: Dispatch, outcome: Result<()>) {
+        let engine = &mut self.crew.engine;
         let reported = match outcome {
-            Ok(()) => self.engine.complete(dispatch.task, dispatch.executor),
+            Ok(()) => engine.complete(dispatch.task, dispatch.executor),
             Err(error) => {
-                let kernel = self
-                    .engine
+                let kernel = engine
                     .payload(dispatch.task)
-                    .map(|task| task.kernel.to_string());
+                    .map(|task| task.entry.id().to_string());
                 self.failure
                     .get_or_insert_with(|| in_graph(error, kernel.as_deref()));
-                self.engine.fail(dispatch.task, dispatch.executor, ())
+                engine.fail(dispatch.task, dispatch.executor, ())
             }
         };
         debug_assert!(reported.is_ok(), "it was dispatched");
     }
 
-    fn job(&self, dispatch: Dispatch) -> Result<Job> {
-        let (entry, args) = job(&self.engine, dispatch, self.place(), self.parameters)?;
-        Ok((dispatch, entry, args))
-    }
-
-    fn place(&self) -> Scratch {
-        Scratch {
-            segment: SCRATCH,
-            base: self.scratch.data_offset(),
-        }
-    }
-
-    /// Gives a task to its core's thread.
+    /// Gives a task to its core's thread; if there is none to be had, it is run here.
     fn give(&mut self, dispatch: Dispatch) {
-        let job = match self.job(dispatch) {
-            Ok(job) => job,
+        let at = dispatch.executor.0 as usize;
+        if self.crew.beside[at].is_none() {
+            self.crew.beside[at] = start_beside(self.crew.results.0.clone());
+        }
+        let (entry, args) = match self.task(dispatch) {
+            Ok((entry, args)) => (entry, args.to_vec()),
             Err(error) => return self.report(dispatch, Err(error)),
         };
-        let at = dispatch.executor.0 as usize;
-        if self.beside[at].is_none() {
-            self.beside[at] = self.start_beside(number_of(dispatch));
+        let after = self.crew.engine.let_go_by(dispatch.task);
+        let sent = self.crew.beside[at].as_mut().is_some_and(|beside| {
+            let core = beside.core.take().unwrap_or_else(|| {
+                let (core, beats) = self.core.sibling(number_of(dispatch));
+                beside.beats = beats;
+                Box::new(core)
+            });
+            let job = Job {
+                dispatch,
+                after,
+                entry,
+                args,
+                core,
+            };
+            beside.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
+        });
+        if sent {
+            self.busy += 1;
+        } else {
+            self.run_here(dispatch);
         }
-        let sent = match &self.beside[at] {
-            Some(beside) => beside.jobs.send(job).map_err(|job| job.0),
-            None => Err(job),
-        };
-        match sent {
-            Ok(()) => self.busy += 1,
-            // No thread to be had: here, then.
-            Err((_, entry, args)) => {
-                let outcome = run(self.core, dispatch, entry, &args);
-                self.report(dispatch, outcome);
-            }
-        }
-    }
-
-    fn start_beside(&self, number: u8) -> Option<Beside> {
-        let (core, beats) = self.core.sibling(number);
-        let (jobs, todo) = channel::<Job>();
-        let results = self.results.0.clone();
-        let work = move || {
-            for (dispatch, entry, args) in todo {
-                let ended = std::panic::catch_unwind(AssertUnwindSafe(|| run(&core, dispatch, entry, &args)));
-                let outcome = ended.unwrap_or_else(|panic| {
-                    let words = crate::host::words(&*panic);
-                    Err(Error::failed(format!("the kernel panicked: {words}")))
-                });
-                if results.send((dispatch, outcome)).is_err() {
-                    return;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("core".into()).spawn(work).ok()?;
-        Some(Beside { jobs, beats, thread })
     }
 }
 
-impl Drop for Cores<'_> {
-    fn drop(&mut self) {
-        for Beside { jobs, thread, .. } in self.beside.drain(..).flatten() {
-            drop(jobs);
-            // It has caught its kernels' panics.
-            let _ = thread.join();
+/// A thread that runs what it is given.
+fn start_beside(results: Sender<Done>) -> Option<Beside> {
+    let (jobs, todo) = channel::<Job>();
+    let work = move || {
+        for Job {
+            dispatch,
+            after,
+            entry,
+            args,
+            core,
+        } in todo
+        {
+            let ended =
+                std::panic::catch_unwind(AssertUnwindSafe(|| run(&core, dispatch, after, entry, &args)));
+            let outcome = ended.unwrap_or_else(|panic| {
+                let words = crate::host::words(&*panic);
+                Err(Error::failed(format!("the kernel panicked: {words}")))
+            });
+            if results.send((dispatch, core, outcome)).is_err() {
+                return;
+            }
         }
-    }
+    };
+    let thread = std::thread::Builder::new().name("core".into()).spawn(work).ok()?;
+    Some(Beside {
+        jobs: Some(jobs),
+        thread: Some(thread),
+        core: None,
+        beats: Arc::default(),
+    })
 }
 
 /// The number of a core in its chip's record; 0 is the chip.
@@ -255,10 +330,11 @@ fn number_of(dispatch: Dispatch) -> u8 {
 fn run(
     core: &NativeCore,
     dispatch: Dispatch,
+    after: Option<u64>,
     entry: &'static registry::KernelEntry,
     args: &[Arg],
 ) -> Result<()> {
-    let begun = core.begin_task(entry, number_of(dispatch), dispatch.task.sequence());
+    let begun = core.begin_task(entry, number_of(dispatch), dispatch.task.sequence(), after);
     let outcome = (entry.run)(core, args);
     core.end_task(begun, outcome.is_err());
     outcome

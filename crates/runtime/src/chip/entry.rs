@@ -1,6 +1,6 @@
 //! Orchestrations of the program, found at link time, and how a chip runs one.
 
-use super::capture::{self, replay};
+use super::capture;
 use super::cores::Cores;
 use super::{ChipOrchestrator, Sink};
 use ringwork_isa::stepped::SteppedCore;
@@ -59,12 +59,7 @@ pub fn run(core: &NativeCore, args: &[Arg], parameters: usize, build: Build) -> 
     match way {
         [] => run_built(core, arguments, true, build),
         [EXPLICIT] => run_built(core, arguments, false, build),
-        [Arg::Memory(graph)] => {
-            let mut cores = Cores::new(core, arguments)?;
-            let graph = capture::graph(core, *graph)?;
-            replay(&mut cores.engine, &graph, arguments)?;
-            cores.finish()
-        }
+        [Arg::Memory(graph)] => capture::run(core, *graph, arguments),
         _ => Err(Error::failed(
             "arguments that say neither of the ways to build a graph",
         )),
@@ -72,9 +67,9 @@ pub fn run(core: &NativeCore, args: &[Arg], parameters: usize, build: Build) -> 
 }
 
 fn run_built(core: &NativeCore, arguments: &[Arg], infer: bool, build: Build) -> Result<()> {
-    let mut orch = ChipOrchestrator::new(Sink::Cores(Box::new(Cores::new(core, &[])?)), infer);
+    let mut orch = ChipOrchestrator::new(Sink::Cores(Box::new(Cores::new(core)?)), infer);
     let built = build(&mut orch, arguments);
-    let Sink::Cores(mut cores) = orch.sink else {
+    let Sink::Cores(cores) = orch.sink else {
         return built;
     };
     // A failed task explains an orchestration that gave up.

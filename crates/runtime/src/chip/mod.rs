@@ -15,10 +15,10 @@
 //! - **CHIP-2 (own memory).** Intermediates lie in memory of the chip that no other chip and no host task sees.
 //! - **CHIP-3 (ends).** A graph has ended, and no core works on it, when its task has.
 
+mod bound;
 mod capture;
 mod cores;
 mod entry;
-mod places;
 mod stepped;
 
 pub use capture::Captured;
@@ -28,10 +28,12 @@ pub use entry::{Build, ORCHESTRATIONS, OrchestrationEntry, explicit, run, step};
 pub(crate) use stepped::{Built, CoreTask, Stepped};
 
 use crate::engine::{AccessKind, Arena, BufferId, Capture, Kind, Outcome, Place, Spec, Submit, TaskId, View};
+use crate::extent;
 use capture::Step;
 use cores::Cores;
 use entry::EXPLICIT;
-use ringwork_isa::{Arg, Element, Error, InOut, KernelId, Rank, Region, Result, Segment, Span, Tag, Task};
+use ringwork_isa::{Arg, Element, Error, InOut, KernelId, Region, Result, Segment, Tag, Task};
+use ringwork_native::registry::{self, KernelEntry};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -68,6 +70,25 @@ impl CoreKind {
 pub(crate) struct ChipTask {
     kernel: KernelId,
     args: Vec<Arg>,
+}
+
+/// A task of a chip's graph on its chip, where its kernel is known.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    entry: &'static KernelEntry,
+    args: Vec<Arg>,
+}
+
+impl TryFrom<ChipTask> for Prepared {
+    type Error = Error;
+
+    fn try_from(task: ChipTask) -> Result<Prepared> {
+        let entry = registry::find(&task.kernel).map_err(|unknown| Error::failed(unknown.to_string()))?;
+        Ok(Prepared {
+            entry,
+            args: task.args,
+        })
+    }
 }
 
 /// Whom an orchestration's tasks go to.
@@ -140,7 +161,7 @@ impl<'c> ChipOrchestrator<'c> {
         let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
         let buffer = loop {
             let made = match &mut self.sink {
-                Sink::Cores(cores) => cores.engine.allocate(Arena(0), bytes),
+                Sink::Cores(cores) => cores.engine().allocate(Arena(0), bytes),
                 Sink::List(steps, capture) => {
                     steps.push(Step::Allocate { bytes });
                     capture.allocate(Arena(0), bytes)
@@ -157,17 +178,7 @@ impl<'c> ChipOrchestrator<'c> {
         if let Some(scope) = self.scopes.last_mut() {
             scope.push(segment);
         }
-        let span = Span {
-            segment,
-            base: 0,
-            stride: 0,
-            me: Rank(0),
-            rank: Rank(0),
-            ranks: 1,
-            dtype: T::DTYPE,
-            start: 0,
-            len: count as u64,
-        };
+        let span = extent::private::<T>(segment, 0, count);
         Region::from_span(span).map_err(|dtype| Error::failed(format!("an intermediate of {dtype}")))
     }
 
@@ -190,7 +201,7 @@ impl<'c> ChipOrchestrator<'c> {
     /// The scopes of whoever takes the tasks.
     fn submit_to(&mut self) -> &mut dyn Scopes {
         match &mut self.sink {
-            Sink::Cores(cores) => &mut cores.engine,
+            Sink::Cores(cores) => cores.engine(),
             Sink::List(_, capture) => &mut **capture,
         }
     }
@@ -326,35 +337,33 @@ impl ChipSubmission<'_, '_> {
         let mut spec = Spec::new(Place::Any(on.kind())).priority(priority);
         spec.after = after;
         let args = orch.bind(&task, &mut spec)?;
-        let mut payload = ChipTask {
+        let shipped = ChipTask {
             kernel: task.kernel.clone(),
             args,
         };
-        loop {
-            let submitted = match &mut orch.sink {
-                Sink::Cores(cores) => {
-                    cores.check()?;
-                    cores.engine.submit(&spec, payload)
-                }
-                Sink::List(steps, capture) => {
-                    let submitted = capture.submit(&spec, ()).map_err(refused)?;
-                    let after = spec.after.iter().map(|task| task.sequence());
-                    steps.push(Step::Submit {
-                        on,
-                        priority,
-                        after: after.collect(),
-                        tags: task.params.iter().map(|param| param.tag).collect(),
-                        task: payload,
-                    });
-                    let task = submitted.accepted();
-                    return task.ok_or_else(|| Error::failed("a list that is full"));
-                }
-            };
+        if let Sink::List(steps, capture) = &mut orch.sink {
+            let submitted = capture.submit(&spec, ()).map_err(refused)?;
+            let after = spec.after.iter().map(|task| task.sequence());
+            steps.push(Step::Submit {
+                on,
+                priority,
+                after: after.collect(),
+                tags: task.params.iter().map(|param| param.tag).collect(),
+                task: shipped,
+            });
+            let task = submitted.accepted();
+            return task.ok_or_else(|| Error::failed("a list that is full"));
+        }
+        let mut payload = Prepared::try_from(shipped)?;
+        while let Sink::Cores(cores) = &mut orch.sink {
+            cores.check()?;
+            let submitted = cores.engine().submit(&spec, payload);
             match submitted.map_err(refused)? {
                 Outcome::Accepted(task) => return Ok(task),
                 Outcome::Full { payload: back, .. } => payload = back,
             }
-            orch.make_room()?;
+            cores.advance()?;
         }
+        Err(Error::failed("nobody takes the task"))
     }
 }

@@ -3,26 +3,24 @@
 //! The orchestration runs once, in no time, and what it submitted is taken whole: there is no back-pressure here, and
 //! intermediates live until the graph has ended.
 
-use super::capture::{Step, decode, replay, work_out};
+use super::bound::Scratch;
+use super::capture::{Kept, Step, decode, replay, work_out};
 use super::cores::{ChipEngine, with_cores};
-use super::places::{Scratch, job};
-use super::{ChipOrchestrator, ChipTask, EXPLICIT, Sink, cores, entry, refused};
+use super::{ChipOrchestrator, EXPLICIT, Prepared, Sink, cores, entry, refused};
 use crate::engine::{Config, Dispatch, Engine, Graph};
 use ringwork_isa::{Arg, Error, KernelId, Result, Segment, Span};
 use ringwork_native::registry::{self, KernelEntry};
-use std::sync::Arc;
 
 /// A graph that was built and not begun.
 pub(crate) struct Built {
-    graph: Arc<Graph<ChipTask>>,
+    kept: Kept,
     arguments: Vec<Arg>,
 }
 
 /// A graph under way.
 pub(crate) struct Stepped {
     engine: ChipEngine,
-    scratch: Scratch,
-    arguments: Vec<Arg>,
+    kept: Kept,
     failure: Option<Error>,
 }
 
@@ -61,14 +59,14 @@ impl Built {
             )),
         };
         Ok(Built {
-            graph: Arc::new(graph?),
+            kept: graph?.into(),
             arguments: arguments.to_vec(),
         })
     }
 
     /// Bytes of all its intermediates.
     pub(crate) fn scratch_bytes(&self) -> u64 {
-        let blocks = self.graph.arena_bytes().iter();
+        let blocks = self.kept.graph.arena_bytes().iter();
         blocks.map(|(_, bytes)| *bytes).sum()
     }
 
@@ -76,24 +74,24 @@ impl Built {
     ///
     /// # Errors
     /// If its tasks need what the chip does not have.
-    pub(crate) fn begin(self, segment: Segment, base: u64) -> Result<Stepped> {
-        let slots = u32::try_from(self.graph.len())
+    pub(crate) fn begin(mut self, segment: Segment, base: u64) -> Result<Stepped> {
+        let slots = u32::try_from(self.kept.graph.len())
             .unwrap_or(u32::MAX)
             .saturating_add(1);
         let config = Config::new().slots(slots).arena(self.scratch_bytes());
         let mut engine = Engine::new(&with_cores(config)).map_err(refused)?;
-        replay(&mut engine, &self.graph, &self.arguments)?;
+        let scratch = Scratch { segment, base };
+        replay(&mut engine, &mut self.kept, &self.arguments, scratch)?;
         Ok(Stepped {
             engine,
-            scratch: Scratch { segment, base },
-            arguments: self.arguments,
+            kept: self.kept,
             failure: None,
         })
     }
 }
 
 /// Runs an orchestration and works out the order of what it submitted.
-fn build(build: entry::Build, arguments: &[Arg], infer: bool) -> Result<Graph<ChipTask>> {
+fn build(build: entry::Build, arguments: &[Arg], infer: bool) -> Result<Graph<Prepared>> {
     let mut orch = ChipOrchestrator::new(Sink::List(Vec::new(), Box::default()), infer);
     build(&mut orch, arguments)?;
     let steps: Vec<Step> = match orch.sink {
@@ -107,16 +105,15 @@ impl Stepped {
     /// The next task that a core can start now, if any.
     pub(crate) fn next(&mut self) -> Option<CoreTask> {
         while let Some(dispatch) = self.engine.ready() {
-            match job(&self.engine, dispatch, self.scratch, &self.arguments) {
-                Ok((entry, args)) => {
-                    return Some(CoreTask {
-                        dispatch,
-                        entry,
-                        args,
-                    });
-                }
-                Err(error) => self.ended(dispatch, Err(error)),
+            let node = self.engine.node_of(dispatch.task);
+            if let Some((entry, args)) = node.and_then(|node| self.kept.bound.task(node)) {
+                return Some(CoreTask {
+                    dispatch,
+                    entry,
+                    args: args.to_vec(),
+                });
             }
+            self.ended(dispatch, Err(Error::failed("a task without a kernel")));
         }
         None
     }
@@ -129,7 +126,7 @@ impl Stepped {
                 let kernel = self
                     .engine
                     .payload(dispatch.task)
-                    .map(|task| task.kernel.to_string());
+                    .map(|task| task.entry.id().to_string());
                 self.failure
                     .get_or_insert_with(|| cores::in_graph(error, kernel.as_deref()));
                 self.engine.fail(dispatch.task, dispatch.executor, ())

@@ -37,6 +37,13 @@ impl<P, E> Engine<P, E> {
         self.edges.iter(head).map(|(to, _)| self.slots.id(to))
     }
 
+    /// The number of the task whose end let this one go, if it had to wait for any.
+    #[must_use]
+    pub fn let_go_by(&self, task: TaskId) -> Option<u64> {
+        let slot = self.slots.find(task).ok()??;
+        Some(self.slots[slot].let_go_by).filter(|number| *number != 0)
+    }
+
     /// The executors that a running task was given to: one, or its group.
     #[must_use]
     pub fn members(&self, task: TaskId) -> &[Executor] {

@@ -140,6 +140,7 @@ impl<P, E> Engine<P, E> {
             _ if kept.placed == Placed::Replay => self.begin_replay(slot),
             State::Waiting => {
                 kept.state = State::Ready;
+                kept.let_go_by = self.retiring;
                 self.ready.push(&self.slots, slot);
             }
             State::Cancelled => self.todo.push(slot),
@@ -155,7 +156,9 @@ impl<P, E> Engine<P, E> {
     #[inline]
     pub(crate) fn settle(&mut self) {
         while let Some(slot) = self.todo.pop() {
+            self.retiring = self.slots[slot].sequence;
             self.retire(slot);
+            self.retiring = 0;
             if self.todo.is_empty() && self.failure.is_some() {
                 self.break_circles();
             }

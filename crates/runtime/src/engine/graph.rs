@@ -16,7 +16,7 @@ use super::error::{Error, Outcome};
 use super::ids::{Arena, BufferId, NONE, Sort, TaskId};
 use super::map::{AccessMap, Conflict};
 use super::scope::MAX_SCOPES;
-use super::spec::{Access, AccessKind, Condition, Place, Spec, reads_first};
+use super::spec::{Access, AccessKind, Condition, Place, Placement, Spec, reads_first};
 use super::view::View;
 
 /// A task of a graph.
@@ -87,6 +87,23 @@ impl<P> Graph<P> {
     #[must_use]
     pub fn outside(&self) -> &[Access] {
         &self.outside
+    }
+
+    /// What was submitted, in the order of submission.
+    pub fn payloads(&self) -> impl Iterator<Item = &P> {
+        self.nodes.iter().map(|node| &node.payload)
+    }
+
+    /// Where an intermediate of the graph is in a replay that has these [blocks](super::Engine::blocks).
+    #[must_use]
+    pub fn place_of(&self, intermediate: u32, blocks: &[Placement]) -> Option<Placement> {
+        let carved = self.carved.get(intermediate as usize)?;
+        let block = blocks.get(carved.block as usize)?;
+        Some(Placement {
+            arena: block.arena,
+            offset: block.offset + carved.offset,
+            bytes: carved.bytes,
+        })
     }
 
     pub(crate) fn successors_of(&self, node: u32) -> &[(u32, bool)] {

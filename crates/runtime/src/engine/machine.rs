@@ -47,6 +47,8 @@ pub struct Engine<P, E = String> {
     pub(crate) edges_made: u64,
     /// Slots to retire.
     pub(crate) todo: Vec<u32>,
+    /// The number of the task that is being retired, or 0.
+    pub(crate) retiring: u64,
     /// Kept for its allocation, as the next.
     found: Vec<Conflict>,
     satisfied: Vec<u32>,
@@ -80,6 +82,7 @@ impl<P, E> Engine<P, E> {
             held: 0,
             edges_made: 0,
             todo: Vec::new(),
+            retiring: 0,
             found: Vec::new(),
             satisfied: Vec::new(),
         })

@@ -125,6 +125,22 @@ impl<P, E> Engine<P, E> {
         Ok(Outcome::Accepted(task))
     }
 
+    /// The memory that a replay's intermediates are carved from.
+    #[must_use]
+    pub fn blocks(&self, replay: TaskId) -> &[Placement] {
+        let slot = self.slots.find(replay).ok().flatten();
+        let state = slot.and_then(|slot| self.replays.get(self.slots[slot].replay as usize));
+        state.map_or(&[], |state| &state.blocks)
+    }
+
+    /// A live task's place in the graph that it is replayed from, if it is.
+    #[must_use]
+    #[inline]
+    pub fn node_of(&self, task: TaskId) -> Option<u32> {
+        let slot = self.slots.find(task).ok()??;
+        Some(self.slots[slot].node).filter(|node| *node != NONE)
+    }
+
     /// Where a buffer, as a live task names it, really is: through the bindings if it is of a graph.
     #[must_use]
     pub fn locate(&self, task: TaskId, buffer: BufferId) -> Option<Location> {
@@ -136,13 +152,8 @@ impl<P, E> Engine<P, E> {
                 (bound.buffer, bound.offset)
             }
             Sort::Captured(index) => {
-                let carved = replay?.graph().carved.get(index as usize)?;
-                let block = replay?.blocks[carved.block as usize];
-                return Some(Location::Arena(Placement {
-                    arena: block.arena,
-                    offset: block.offset + carved.offset,
-                    bytes: carved.bytes,
-                }));
+                let placed = replay?.graph().place_of(index, &replay?.blocks)?;
+                return Some(Location::Arena(placed));
             }
             _ => (buffer, 0),
         };

@@ -76,6 +76,8 @@ pub(crate) struct Slot<P> {
     /// The last task that was made to wait for it, and by which edge: to make one edge per pair.
     pub(crate) mark: u64,
     pub(crate) mark_edge: u32,
+    /// The number of the task whose end let it go, or 0.
+    pub(crate) let_go_by: u64,
     pub(crate) payload: Option<P>,
 }
 
@@ -109,6 +111,7 @@ impl<P> Slots<P> {
                 extra: NONE,
                 mark: 0,
                 mark_edge: NONE,
+                let_go_by: 0,
                 payload: None,
             })
             .collect();

@@ -18,7 +18,7 @@
 use super::{Machine, SegmentPlan};
 use crate::platform::{Simulated, Simulation};
 use ringwork_isa::{Device, Rank, Segment, Signal, Task};
-use ringwork_native::{Error, Event, Interrupter, LastSeen};
+use ringwork_native::{Error, Event, Interrupter, LastSeen, Members};
 use ringwork_sim::timeline::Timeline;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -255,8 +255,8 @@ impl Machine for SimMachine {
         self.ask(move |world| world.abort(segment, &reason));
     }
 
-    fn reset(&mut self, segment: Segment, chips: &[usize]) {
-        if chips.iter().all(|chip| self.ends[*chip].is_none()) {
+    fn reset(&mut self, segment: Segment, members: &Members) {
+        if members.chips.iter().all(|chip| self.ends[*chip].is_none()) {
             self.ask(move |world| world.reset(segment));
         }
     }

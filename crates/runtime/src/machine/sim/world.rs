@@ -82,7 +82,12 @@ impl World {
     pub(super) fn create(&mut self, plan: &SegmentPlan) -> ringwork_native::Result<()> {
         let spec = SegmentSpec {
             segment: plan.layout.segment,
-            members: plan.chips.iter().map(|chip| self.chips[*chip].rank).collect(),
+            members: plan
+                .members
+                .chips
+                .iter()
+                .map(|chip| self.chips[*chip].rank)
+                .collect(),
             bytes: plan.layout.bytes(),
             memory: 0,
         };

@@ -1,0 +1,76 @@
+//! What all handles to elements have in common, whatever they are handles to: a length, slices of it, and copies
+//! between it and the host.
+
+use crate::error::{Error, Result};
+use crate::node::Shared;
+use ringwork_isa::{Element, Rank, Segment, Span};
+use std::ops::Range;
+
+/// `count` elements of memory that is one chip's alone.
+pub(crate) fn private<T: Element>(segment: Segment, base: u64, count: usize) -> Span {
+    Span {
+        segment,
+        base,
+        stride: 0,
+        me: Rank(0),
+        rank: Rank(0),
+        ranks: 1,
+        dtype: T::DTYPE,
+        start: 0,
+        len: count as u64,
+    }
+}
+
+pub(crate) fn len(span: &Span) -> usize {
+    usize::try_from(span.len).unwrap_or(usize::MAX)
+}
+
+/// Some of the elements of a span; `what` says what they are part of.
+pub(crate) fn slice(span: &Span, range: Range<usize>, what: impl FnOnce() -> String) -> Result<Span> {
+    if range.start > range.end || range.end > len(span) {
+        return Err(Error::Length {
+            what: what(),
+            have: len(span),
+            asked: range.end,
+        });
+    }
+    Ok(Span {
+        start: span.start + range.start as u64,
+        len: range.len() as u64,
+        ..*span
+    })
+}
+
+/// Where a span begins in its rank's data, if the whole it is a slice of begins at `offset`.
+pub(crate) fn byte_offset(span: &Span, offset: u64) -> u64 {
+    offset + span.start * span.dtype.bytes() as u64
+}
+
+impl Shared {
+    /// Copies host data into a rank's part of a span, after the tasks submitted before.
+    pub(crate) fn write_span<T: Element>(
+        &self,
+        span: &Span,
+        (rank, offset): (Rank, u64),
+        data: &[T],
+        what: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if data.len() != len(span) {
+            return Err(Error::Length {
+                what: what(),
+                have: len(span),
+                asked: data.len(),
+            });
+        }
+        let (at, bytes) = (byte_offset(span, offset), bytemuck::cast_slice(data));
+        self.settled()?.write(span.segment, rank, at, bytes)
+    }
+
+    /// Copies a rank's part of a span to the host, after the tasks submitted before.
+    pub(crate) fn read_span<T: Element>(&self, span: &Span, (rank, offset): (Rank, u64)) -> Result<Vec<T>> {
+        let mut data = vec![T::zeroed(); len(span)];
+        let (at, bytes) = (byte_offset(span, offset), bytemuck::cast_slice_mut(&mut data));
+        self.settled()?.read(span.segment, rank, at, bytes)?;
+        Ok(data)
+    }
+}

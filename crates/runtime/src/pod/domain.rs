@@ -1,0 +1,138 @@
+//! A domain over the chips of several nodes: one window of shared memory that all of them map.
+//!
+//! # Invariants
+//! - **WIDE-1 (one number).** Its segment has the same number on every node, so that handles to it mean the same.
+//! - **WIDE-2 (one alarm).** A chip that dies, or a task that fails, on any node ends every wait in it, on all.
+//! - **WIDE-3 (fresh).** No node makes it fresh by itself, because another may be using it: the worker that opened
+//!   it does, when nothing uses it on any.
+
+use crate::domain::{Domain, DomainPlan, DomainSpec};
+use crate::error::{Error, Result};
+use crate::machine::SegmentPlan;
+use crate::node::Node;
+use crate::platform::Platform;
+use crate::segments::Sort;
+use ringwork_isa::Segment;
+use ringwork_native::Members;
+use ringwork_native::segment::Attached;
+use std::sync::{Arc, Weak};
+
+/// An open domain of all chips of some nodes of this host; see [`Pod::open_domain`](super::Pod::open_domain). Every
+/// node has its own handle to it, for its own tasks. Released with the last of these handles.
+#[derive(Clone, Debug)]
+pub struct PodDomain {
+    inner: Arc<Wide>,
+}
+
+/// What the handles share with the worker that opened it.
+#[derive(Debug)]
+pub(super) struct Wide {
+    segment: Arc<Attached>,
+    /// By node.
+    parts: Vec<Domain>,
+}
+
+impl PodDomain {
+    pub(super) fn open(nodes: &[&Node], spec: &DomainSpec) -> Result<PodDomain> {
+        let ranks: usize = nodes.iter().map(|node| node.devices().len()).sum();
+        let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
+        let whole = spec.plan_wide(&Platform::Native, ranks, claim(nodes))?;
+        let segment = Arc::new(Attached::create(&whole.segment.what, whole.segment.layout)?);
+        // The plan was checked against the data, so it fits.
+        spec.for_each_staged(&whole, |rank, offset, bytes| {
+            let _ = segment.write(rank, offset, bytes);
+        });
+        let (mut parts, mut first) = (Vec::with_capacity(nodes.len()), 0);
+        for node in nodes {
+            let part = join(node, &segment, &whole, first)?;
+            first += u32::try_from(part.members().len()).unwrap_or(u32::MAX);
+            parts.push(part);
+        }
+        Ok(PodDomain {
+            inner: Arc::new(Wide { segment, parts }),
+        })
+    }
+
+    /// The handle for tasks of each node, in the order of the nodes. Its members are the node's chips, its ranks
+    /// and its memory those of all.
+    #[must_use]
+    pub fn parts(&self) -> &[Domain] {
+        &self.inner.parts
+    }
+
+    pub(super) fn weak(&self) -> Weak<Wide> {
+        Arc::downgrade(&self.inner)
+    }
+}
+
+/// A number that no node has used for a segment (WIDE-1).
+fn claim(nodes: &[&Node]) -> Segment {
+    let mut number = Segment(0);
+    loop {
+        let taken = nodes
+            .iter()
+            .find_map(|node| node.shared.lock().claim_segment(number).err());
+        match taken {
+            None => return number,
+            // Numbers that others claimed meanwhile are left out, which costs nothing.
+            Some(next) => number = next,
+        }
+    }
+}
+
+/// Hands the memory to a node's chips, whose ranks begin with `first`.
+fn join(node: &Node, segment: &Arc<Attached>, whole: &DomainPlan, first: u32) -> Result<Domain> {
+    let mut state = node.shared.lock();
+    state.check_open()?;
+    let chips: Vec<usize> = (0..state.devices.len()).collect();
+    for &chip in &chips {
+        state.check_alive(chip)?;
+    }
+    let plan = DomainPlan {
+        members: state.devices.clone(),
+        segment: SegmentPlan {
+            members: Members { first, chips },
+            ..whole.segment.clone()
+        },
+        ..whole.clone()
+    };
+    if !state.machine.join(segment, &plan.segment)? {
+        let why = format!(
+            "the chips of `{}` cannot map memory of this host; pass data through the worker's tensors",
+            state.name
+        );
+        return Err(Error::config(format!("domain `{}`", plan.name), why));
+    }
+    state.know(&plan.segment, Sort::Wide);
+    drop(state);
+    Ok(Domain::new(plan, node.shared.clone()))
+}
+
+impl Wide {
+    /// Makes it fresh if waits in it are ended.
+    pub(super) fn revive(&self) {
+        if self.segment.alarm().is_some() {
+            self.freshen();
+        }
+    }
+
+    /// Signals at zero and no alarm, unless a member has ended or a task uses it (WIDE-3).
+    pub(super) fn freshen(&self) {
+        let number = self.segment.layout().segment;
+        let mut states = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            states.push(part.node().lock());
+        }
+        let known = |state: &crate::node::State| state.segments.get(&number).map_or(0, |known| known.uses);
+        if states.iter().any(|state| known(state) > 0) {
+            return;
+        }
+        self.segment.reset();
+        // After that, so that an end is seen here, or raises the alarm itself.
+        let mut members = states.iter().zip(&self.parts);
+        let alarm = members.find_map(|(state, part)| state.machine.alarm(part.segment_members()));
+        if let Some(alarm) = alarm {
+            self.segment.raise(&alarm);
+        }
+    }
+}
