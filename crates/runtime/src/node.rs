@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     closures: Arc<Mutex<Closures>>,
     pub(crate) finished: Reports,
     /// What to wait with while the state is not locked; `None` where the machine itself must be asked.
-    pub(crate) waiter: Option<Waiter>,
+    pub(crate) waiter: Option<Arc<Waiter>>,
 }
 
 impl fmt::Debug for Shared {
@@ -160,7 +160,7 @@ impl Node {
         let interrupter = state.machine.interrupter();
         let shared = Shared {
             finished: state.finished.clone(),
-            waiter: state.machine.waiter(),
+            waiter: state.machine.waiter().map(Arc::new),
             state: Arc::new(Mutex::new(state)),
             closures: Arc::default(),
         };

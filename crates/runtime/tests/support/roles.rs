@@ -36,8 +36,11 @@ pub fn play() -> Option<ExitCode> {
     Some(ExitCode::SUCCESS)
 }
 
+/// How a role says a line.
+pub type Say<'a> = &'a dyn Fn(&str);
+
 /// The same, with one more role.
-pub fn play_also(role: &str, play_it: fn(&dyn Fn(&str))) -> Option<ExitCode> {
+pub fn play_also(role: &str, play_it: fn(Say<'_>)) -> Option<ExitCode> {
     let asked = std::env::var(ROLE).ok()?;
     if asked.split_once(' ').is_none_or(|(name, _)| name != role) {
         return play();
