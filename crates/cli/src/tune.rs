@@ -40,11 +40,12 @@ pub(crate) struct TuneArguments {
 }
 
 /// What there is a choice for.
-const TUNED: [Collective; 4] = [
+const TUNED: [Collective; 5] = [
     Collective::AllReduce,
     Collective::AllGather,
     Collective::ReduceScatter,
     Collective::Broadcast,
+    Collective::AllToAll,
 ];
 /// The smallest size that is measured; the next is four times as large.
 const LEAST_BYTES: usize = 64;

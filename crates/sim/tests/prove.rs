@@ -129,10 +129,9 @@ fn dimensions_one_after_the_other_are_proved_and_one_scratch_for_all_is_caught()
     });
     all_right(&right, 3 * COUNT);
     let wrong = prove("torus-2x2x2", COUNT, |core, d| async move {
-        let mut parts = vec![0..COUNT];
+        let mut part = 0..COUNT;
         for (i, dim) in dims.iter().enumerate() {
-            let part = parts[i].clone();
-            parts.push(dimension(&core, d, *dim, part, i, false).await?);
+            part = dimension(&core, d, *dim, part, i, false).await?;
         }
         Ok(())
     });
@@ -160,7 +159,8 @@ fn what_moves_is_followed_to_its_place() {
         let got = origin(&machine, rank, 2 * COUNT, 0).slice(COUNT as u64..2 * COUNT as u64);
         let mut wanted = Contributions::default();
         for from in 0..n {
-            let counted = Counted::once(from as u32..from as u32 + 1);
+            let member = u32::try_from(from).unwrap();
+            let counted = Counted::once(member..member + 1);
             let counted = if from == rank { Counted::NOTHING } else { counted };
             wanted.push(Piece::new(counted, rank as u64 * 8, 8));
         }

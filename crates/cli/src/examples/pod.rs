@@ -1,8 +1,10 @@
 //! A pod over two nodes: one domain over the chips of both, and one all-reduce in it.
+//!
+//! Nodes that share no memory, as those of `-p sim`, each reduce in a domain of their own, and the pod adds the two up.
 
 use super::{Example, describe_size};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
-use ringwork::collectives::{Team, kernels};
+use ringwork::collectives::{Algorithm, Team, kernels};
 use ringwork::prelude::*;
 
 pub(super) const EXAMPLE: Example = Example {
@@ -31,24 +33,35 @@ struct Half<T> {
 
 fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let pod = job.launch_pod()?;
-    let spec = DomainSpec::new("all", [])
-        .buffer::<T>("scratch", 512)
-        .barrier("meet")
-        .signals("steps", Team::<T>::STEP_CELLS);
-    let all = pod.open_domain(&spec)?;
-    let mut halves = Vec::new();
-    for (node, domain) in pod.children().iter().zip(all.parts()) {
-        halves.push(fill::<T>(job, node, domain)?);
+    let spec = |members: Vec<Device>| {
+        DomainSpec::new("all", members)
+            .buffer::<T>("scratch", 512)
+            .barrier("meet")
+            .signals("steps", Team::<T>::STEP_CELLS)
+    };
+    let shares_memory = !matches!(job.platform, ringwork::runtime::Platform::Sim(_));
+    let mut halves: Vec<Half<T>> = Vec::new();
+    if shares_memory {
+        let all = pod.open_domain(&spec(Vec::new()))?;
+        for (node, domain) in pod.children().iter().zip(all.parts()) {
+            halves.push(fill(job, node, domain.clone(), 0)?);
+        }
+    } else {
+        let mut first = 0;
+        for node in pod.children() {
+            let domain = node.open_domain(&spec(node.devices()))?;
+            halves.push(fill(job, node, domain, first)?);
+            first += node.devices().len();
+        }
     }
-    let (ranks, algorithm) = (halves.iter().map(|half| half.x.len()).sum(), job.algorithm);
+    let ranks = halves.iter().map(|half| half.x.len()).sum();
     job.rounds(
         || {
-            // Both nodes together: the chips of one wait for those of the other.
-            pod.run(|orch| {
-                orch.group(0..halves.len(), "all-reduce", |child, node| {
-                    halves[child].reduce(node, algorithm)
-                })
-            })
+            if shares_memory {
+                together(job.algorithm, &pod, &halves)
+            } else {
+                apart(job.algorithm, &pod, &halves)
+            }
         },
         || {
             let mut checks = Vec::new();
@@ -64,24 +77,59 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     )
 }
 
-/// A node's inputs, which differ from rank to rank of the whole domain.
-fn fill<T: Element>(job: &Job, node: &Node, domain: &Domain) -> ringwork::Result<Half<T>> {
+/// Both nodes at once: the chips of one wait for those of the other.
+fn together<T: Element>(algorithm: Algorithm, pod: &Pod, halves: &[Half<T>]) -> ringwork::Result<()> {
+    pod.run(|orch| {
+        orch.group(0..halves.len(), "all-reduce", |child, node| {
+            halves[child].reduce(node, algorithm)
+        })
+    })?;
+    Ok(())
+}
+
+/// The two nodes at once; then the pod, which needs both; then both again, which need that.
+fn apart<T: Element>(algorithm: Algorithm, pod: &Pod, halves: &[Half<T>]) -> ringwork::Result<()> {
+    let sums: Vec<_> = halves.iter().map(|_| pod.tensor(Vec::<T>::new())).collect();
+    let total = pod.tensor(Vec::<T>::new());
+    pod.run(|orch| {
+        for (child, (half, sum)) in halves.iter().zip(&sums).enumerate() {
+            orch.writes(sum).submit(child, "sum", move |node| {
+                half.reduce(node, algorithm)?;
+                sum.write(half.y[0].read()?);
+                Ok(())
+            })?;
+        }
+        let add = orch.reads(&sums[0]).reads(&sums[1]).writes(&total);
+        add.host_task("add", || {
+            let (left, right) = (sums[0].read(), sums[1].read());
+            let both = left.into_iter().zip(right);
+            total.write(both.map(|(a, b)| super::vector_add::sum(a, b)).collect());
+            Ok::<(), String>(())
+        })?;
+        for (child, half) in halves.iter().enumerate() {
+            let total = &total;
+            orch.reads(total).submit(child, "hand out", move |_| {
+                half.y.iter().try_for_each(|y| y.write(&total.read()))
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// A node's inputs, which differ from rank to rank of both nodes; in its own domain it has the ranks from `first` on.
+fn fill<T: Element>(job: &Job, node: &Node, domain: Domain, first: usize) -> ringwork::Result<Half<T>> {
     let (mut x, mut y) = (Vec::new(), Vec::new());
     for chip in domain.members() {
-        let rank = domain.rank_of(*chip).map_or(0, |rank| rank.0 as usize);
+        let rank = first + domain.rank_of(*chip).map_or(0, |rank| rank.0 as usize);
         let values: Vec<T> = (0..job.count).map(|i| pattern(rank * 100 + i)).collect();
         x.push(node.tensor(*chip, &values)?);
         y.push(node.zeros::<T>(*chip, job.count)?);
     }
-    Ok(Half {
-        domain: domain.clone(),
-        x,
-        y,
-    })
+    Ok(Half { domain, x, y })
 }
 
 impl<T: Element> Half<T> {
-    fn reduce(&self, node: &Node, algorithm: ringwork::collectives::Algorithm) -> ringwork::Result<()> {
+    fn reduce(&self, node: &Node, algorithm: Algorithm) -> ringwork::Result<()> {
         let Half { domain, x, y } = self;
         let (scratch, meet) = (domain.buffer::<T>("scratch")?, domain.barrier("meet")?);
         let steps = domain.signals("steps")?;

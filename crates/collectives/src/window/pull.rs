@@ -47,11 +47,14 @@ async fn pull<C: Core, T: Element>(
     y: Out<T>,
     mine: impl Fn(Shared<T>) -> Result<In<T>>,
 ) -> Result<()> {
-    if y.is_empty() {
+    // Of nothing, everybody knows that it is nothing; that a rank's own part is empty, nobody else does.
+    if x.is_empty() {
         return Ok(());
     }
     let (me, ranks) = (x.me().0, x.ranks());
-    core.copy(y.part(ranks as usize, me as usize)?, mine(x)?).await?;
+    if !y.is_empty() {
+        core.copy(y.part(ranks as usize, me as usize)?, mine(x)?).await?;
+    }
     if ranks == 1 {
         return Ok(());
     }
@@ -59,7 +62,9 @@ async fn pull<C: Core, T: Element>(
     for step in 1..ranks {
         let peer = (me + step) % ranks;
         let part = y.part(ranks as usize, peer as usize)?;
-        core.copy(part, mine(x.on(Rank(peer))?)?).await?;
+        if !part.is_empty() {
+            core.copy(part, mine(x.on(Rank(peer))?)?).await?;
+        }
     }
     meet.arrive_and_wait(core).await
 }
