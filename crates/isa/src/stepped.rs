@@ -117,7 +117,7 @@ pub enum Instruction {
         /// How.
         op: ReduceOp,
     },
-    /// [`Core::load`]; answered with [`Answer::Bytes`].
+    /// [`Core::load`]; answered with [`Answer::Loaded`].
     Load {
         /// Where from.
         src: Span,
