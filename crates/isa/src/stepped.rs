@@ -160,13 +160,13 @@ pub enum Answer {
     /// It has happened.
     Done,
     /// What was read.
-    Loaded(Payload),
+    Loaded(Box<Payload>),
     /// A signal's value.
     Value(i32),
     /// It is under way.
     Ticket(Ticket),
     /// It is under way, and this is what was read.
-    Taken(Ticket, Payload),
+    Taken(Ticket, Box<Payload>),
 }
 
 /// Where an instruction comes from: the kernel's own line.
@@ -319,7 +319,7 @@ impl SteppedCore {
     /// What is in a span.
     async fn payload(&self, at: At, src: Span) -> Result<Payload> {
         match self.step(at, Instruction::Load { src }).await? {
-            Answer::Loaded(payload) => Ok(payload),
+            Answer::Loaded(payload) => Ok(*payload),
             other => Err(unexpected(at, &other)),
         }
     }

@@ -337,12 +337,14 @@ impl State {
                 return Ok(Answer::Ticket(Ticket(0)));
             }
             Instruction::Load { src } => {
-                return Ok(Answer::Loaded(Payload::Bytes(self.read(rank, &src, at)?)));
+                return Ok(Answer::Loaded(Box::new(Payload::Bytes(
+                    self.read(rank, &src, at)?,
+                ))));
             }
             Instruction::Take { slot } => {
                 return Ok(Answer::Taken(
                     Ticket(0),
-                    Payload::Bytes(self.read(rank, &slot, at)?),
+                    Box::new(Payload::Bytes(self.read(rank, &slot, at)?)),
                 ));
             }
             Instruction::Store { dst, data } => self.write(rank, &dst, &bytes(data), at)?,

@@ -284,7 +284,7 @@ impl State {
             &[src],
             None,
             0,
-            Reply::Other(Box::new(Ok(Answer::Loaded(loaded)))),
+            Reply::Other(Box::new(Ok(Answer::Loaded(Box::new(loaded))))),
         );
         Ok(Progress::Later)
     }

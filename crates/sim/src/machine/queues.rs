@@ -91,7 +91,7 @@ impl State {
         let (rank, end) = (self.core(core).rank, now.saturating_add(cost));
         self.trace.transfer(rank, rank, now, end, slot.bytes());
         let ticket = self.ticket(core, Until::At(end));
-        let taken = Answer::Taken(ticket, loaded);
+        let taken = Answer::Taken(ticket, Box::new(loaded));
         self.reply(core, now, Reply::Other(Box::new(Ok(taken))));
         Ok(Progress::Later)
     }
