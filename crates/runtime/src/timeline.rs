@@ -31,10 +31,11 @@ impl Epoch {
         }
     }
 
-    /// Picoseconds of a tick: the longer ago, the more exactly.
+    /// Picoseconds of a tick: the longer ago, the more exactly. A millisecond is enough, and chips take longer to come
+    /// up; the report of a failure must not wait for more.
     fn ps_per_tick(self) -> f64 {
         let (elapsed, ticks) = (self.at.elapsed(), ticks::now().saturating_sub(self.ticks));
-        if elapsed.as_millis() < 20 || ticks == 0 {
+        if elapsed.as_millis() < 1 || ticks == 0 {
             return ticks::ns_per_tick() * 1e3;
         }
         elapsed.as_nanos() as f64 * 1e3 / ticks as f64
