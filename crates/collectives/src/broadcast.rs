@@ -1,15 +1,20 @@
 //! Broadcast: everybody gets the root's data.
 //!
-//! Model: the root stages, all meet, everybody else pulls from the root.
+//! Model: the root stages piece by piece and counts them; everybody else pulls each piece as soon as it is counted.
+//! Nobody waits for the slowest reader: what is staged stays until the operation after the next.
 //!
-//! Traffic, for `S` bytes: the root stages `S`, every other rank pulls `S`; 1 step.
+//! Traffic, for `S` bytes: the root stages `S`, every other rank pulls `S`; as many steps as there are pieces.
 
 use crate::Team;
 use crate::arguments::rooted;
-use ringwork_isa::{Core, Element, In, Out, Rank, Result};
+use crate::chunk::chunks;
+use ringwork_isa::{Compare, Core, Element, In, Notify, Out, Rank, Result};
 
-/// What is staged at once: while the others pull it, the root stages the next.
-const PIPELINED_BYTES: usize = 64 << 10;
+/// How many pieces data is cut into, and the least and the most bytes of one: while the others pull one, the root stages
+/// the next.
+const PIECES: usize = 8;
+const LEAST_BYTES: usize = 4 << 10;
+const MOST_BYTES: usize = 32 << 10;
 
 /// `y` becomes the root's `x`, on every rank; `x` elsewhere is not read.
 ///
@@ -29,19 +34,39 @@ pub async fn broadcast<C: Core, T: Element>(
     if team.ranks() == 1 {
         return core.copy(y, x).await;
     }
-    for chunk in team.chunks_of(y.len(), PIPELINED_BYTES / T::DTYPE.bytes())? {
+    let counter = team.steps().at(0)?;
+    for chunk in team.chunks(y.len(), 1)? {
         let turn = team.turn(core, chunk.len()).await?;
-        let slot = turn.slot.slice(0..chunk.len())?;
-        let piece = y.slice(chunk.clone())?;
-        if is_root {
-            let source = x.slice(chunk)?;
-            core.copy(slot, source).await?;
-            turn.meet(core).await?;
-            core.copy(piece, source).await?;
-        } else {
-            turn.meet(core).await?;
-            core.copy(piece, slot.on(root)?).await?;
+        let (slot, target) = (turn.slot.slice(0..chunk.len())?, y.slice(chunk.clone())?);
+        let mut count = core.recall(counter).await?;
+        turn.arrive(core).await?;
+        for piece in chunks(
+            chunk.len(),
+            piece_bytes(chunk.len() * T::DTYPE.bytes()) / T::DTYPE.bytes(),
+        ) {
+            count = count.wrapping_add(1);
+            if is_root {
+                let source = x.slice(chunk.start + piece.start..chunk.start + piece.end)?;
+                core.copy(slot.slice(piece)?, source).await?;
+                core.notify(counter, Notify::Set(count)).await?;
+            } else {
+                core.wait(counter.on(root)?, Compare::Ge, count).await?;
+                core.copy(target.slice(piece.clone())?, slot.on(root)?.slice(piece)?)
+                    .await?;
+            }
         }
+        if is_root {
+            core.copy(target, x.slice(chunk)?).await?;
+        } else {
+            core.notify(counter, Notify::Set(count)).await?;
+        }
+        turn.wait_for_all(core).await?;
     }
     Ok(())
+}
+
+fn piece_bytes(bytes: usize) -> usize {
+    (bytes / PIECES)
+        .next_power_of_two()
+        .clamp(LEAST_BYTES, MOST_BYTES)
 }

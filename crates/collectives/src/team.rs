@@ -172,12 +172,6 @@ impl<T: Element> Team<T> {
         total: usize,
         blocks: usize,
     ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
-        Ok(chunks(total, self.chunk(total, blocks)?))
-    }
-
-    /// How long the chunks of `total` elements can be when half the scratch has to hold `blocks` of each.
-    #[track_caller]
-    fn chunk(&self, total: usize, blocks: usize) -> Result<usize> {
         let half = self.scratch.half(0).len();
         if total > 0 && half < blocks {
             return Err(Error::failed(format!(
@@ -187,21 +181,7 @@ impl<T: Element> Team<T> {
                 blocks.saturating_mul(2)
             )));
         }
-        Ok(half / blocks.max(1))
-    }
-
-    /// The chunks of `total` elements, of at most `most` each.
-    ///
-    /// # Errors
-    /// If half the scratch cannot hold even one element.
-    #[track_caller]
-    pub(crate) fn chunks_of(
-        &self,
-        total: usize,
-        most: usize,
-    ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
-        let each = self.chunk(total, 1)?;
-        Ok(chunks(total, each.min(most)))
+        Ok(chunks(total, half / blocks.max(1)))
     }
 
     /// Begins an operation that stages at most `len` elements, the same number on every rank: learns its epoch, and with
@@ -227,7 +207,9 @@ fn place<T: Element>(half: Shared<T>, len: usize, epoch: i32) -> Result<Shared<T
     }
     let each = len.next_power_of_two();
     let places = (half.len() / each).max(1);
-    let at = (epoch.cast_unsigned() >> 1) as usize % places * each;
+    // By the golden ratio: whatever share of the epochs is staged here, in whatever order, a place comes again late.
+    let turn = epoch.cast_unsigned().wrapping_mul(0x9e37_79b9);
+    let at = (u64::from(turn) * places as u64 >> 32) as usize * each;
     half.slice(at..half.len())
 }
 
@@ -265,6 +247,12 @@ impl<T: Element> Turn<T> {
     #[inline(always)]
     pub(crate) async fn meet<C: Core>(&self, core: &C) -> Result<()> {
         self.arrive(core).await?;
+        self.wait_for_all(core).await
+    }
+
+    /// Waits until everybody has arrived.
+    #[inline(always)]
+    pub(crate) async fn wait_for_all<C: Core>(&self, core: &C) -> Result<()> {
         let (me, ranks) = (self.arrivals.holder().0, self.arrivals.ranks());
         for peer in (me + 1..ranks).chain(0..me) {
             core.wait(self.arrivals.on(Rank(peer))?, Compare::Ge, self.epoch)

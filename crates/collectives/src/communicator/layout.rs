@@ -15,11 +15,25 @@ const COUNTERS: u32 = 4;
 
 /// Bytes of packets, both halves: 146 packets each, 8 KiB of payload.
 const PACKET_AREA_BYTES: u64 = 2 * 146 * 64;
-/// Bytes of scratch, both halves: what is staged in turn falls out of a second-level cache before it is written again.
-const SCRATCH_BYTES: u64 = 2 << 20;
+/// The least and the most bytes of scratch, both halves, and for all ranks together: where there are few, what is staged
+/// falls out of their second-level caches before it is written again.
+const LEAST_SCRATCH_BYTES: u64 = 2 << 20;
+const MOST_SCRATCH_BYTES: u64 = 8 << 20;
+const SCRATCHES_BYTES: u64 = 16 << 20;
 /// The most bytes for what is on its way to one rank, both halves, and to all of them.
 const SLOT_BYTES: u64 = 64 << 10;
 const SLOTS_BYTES: u64 = 1 << 20;
+
+/// Bytes of scratch of each of `ranks`.
+fn scratch_bytes(ranks: u32) -> u64 {
+    let share = SCRATCHES_BYTES / u64::from(ranks.max(1)).next_power_of_two();
+    share.clamp(LEAST_SCRATCH_BYTES, MOST_SCRATCH_BYTES)
+}
+
+/// Where the labels begin.
+fn labels_at(ranks: u32) -> u64 {
+    SCRATCH + scratch_bytes(ranks)
+}
 
 /// Bytes of the slot for one rank, among `ranks`.
 fn slot_bytes(ranks: u32) -> u64 {
@@ -31,7 +45,6 @@ fn label_bytes(ranks: u32) -> u64 {
 }
 
 const SCRATCH: u64 = PACKET_AREA_BYTES.next_multiple_of(128);
-const LABELS: u64 = SCRATCH + SCRATCH_BYTES;
 
 /// The segment of a communicator of `ranks` members.
 pub(super) fn plan(segment: Segment, ranks: u32) -> Result<Layout> {
@@ -39,7 +52,7 @@ pub(super) fn plan(segment: Segment, ranks: u32) -> Result<Layout> {
         segment,
         ranks,
         COUNTERS + 2 * ranks,
-        LABELS + label_bytes(ranks) + u64::from(ranks) * slot_bytes(ranks),
+        labels_at(ranks) + label_bytes(ranks) + u64::from(ranks) * slot_bytes(ranks),
     )?)
 }
 
@@ -109,16 +122,19 @@ impl Place {
     #[inline]
     pub(super) fn team<T: Element>(&self) -> Team<T> {
         let packets = self.packets();
-        let scratch = self.region::<T>(SCRATCH, SCRATCH_BYTES / T::DTYPE.bytes() as u64);
+        let scratch = self.region::<T>(
+            SCRATCH,
+            scratch_bytes(self.layout.ranks) / T::DTYPE.bytes() as u64,
+        );
         Team::of(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS), packets)
     }
 
     /// What is on its way between two ranks, for elements of type `T`.
     pub(super) fn post<T: Element>(&self) -> Result<Post<T>> {
         let ranks = self.layout.ranks;
-        let labels = self.region::<i64>(LABELS, Post::<T>::label_words(ranks) as u64);
+        let labels = self.region::<i64>(labels_at(ranks), Post::<T>::label_words(ranks) as u64);
         let slots = self.region::<T>(
-            LABELS + label_bytes(ranks),
+            labels_at(ranks) + label_bytes(ranks),
             u64::from(ranks) * slot_bytes(ranks) / T::DTYPE.bytes() as u64,
         );
         let (sent, taken) = (
