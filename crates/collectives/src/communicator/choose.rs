@@ -228,10 +228,14 @@ mod tests {
         let window = |bytes| two.choose(Operation::AllReduce, bytes, true);
         assert_eq!(window(16 << 10), Way::WindowPush);
         assert_eq!(window(1 << 20), Way::WindowPush);
-        assert_eq!(
-            chooser(&[], 16).choose(Operation::AllReduce, 2 << 10, false),
-            Way::TwoPhase
-        );
+        let many = chooser(&[], 16);
+        for in_window in [false, true] {
+            assert_eq!(
+                many.choose(Operation::AllReduce, 2 << 10, in_window),
+                Way::OnePhase
+            );
+        }
+        assert_eq!(many.choose(Operation::AllReduce, 16 << 10, false), Way::TwoPhase);
         assert_eq!(two.choose(Operation::Broadcast, 1 << 20, true), Way::Staged);
         assert_eq!(two.choose(Operation::Broadcast, 4 << 20, true), Way::WindowPull);
         assert_eq!(two.choose(Operation::Broadcast, 4 << 20, false), Way::Staged);
