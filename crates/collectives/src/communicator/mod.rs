@@ -26,12 +26,14 @@
 
 mod buffer;
 mod calls;
+mod checks;
 mod choose;
 mod environment;
 mod error;
 mod groups;
 mod hop;
 mod layout;
+mod lending;
 mod operations;
 mod pending;
 mod station;

@@ -1,15 +1,15 @@
 //! What each call of a communicator does: checks, fingerprint, algorithm.
 
 use super::buffer::{Input, Output};
-use super::error::{Error, Result};
+use super::checks::check_average;
+use super::error::Result;
+use super::lending::{between, copy, in_place, with_input, with_output};
 use super::station::Station;
 use super::table::algorithm;
 use crate::all_reduce::{one_chunk, packet, packet_chunk};
 use crate::window::{self, Spread};
 use crate::{Algorithm, Team, packets};
-use ringwork_isa::{
-    Element, Fingerprint, In, InOut, Operation, Out, Rank, ReduceOp, Result as CoreResult, Shared, Way,
-};
+use ringwork_isa::{Element, Fingerprint, In, Operation, Out, Rank, ReduceOp, Result as CoreResult, Way};
 use ringwork_native::NativeCore;
 
 impl Station {
@@ -399,48 +399,6 @@ impl Station {
             way => way,
         }
     }
-
-    fn check_rank(&self, call: &'static str, rank: u32) -> Result<()> {
-        if rank < self.size() {
-            return Ok(());
-        }
-        let problem = format!("there is no rank {rank} among {}", self.size());
-        Err(Error::arguments(call, problem))
-    }
-
-    fn check_dealing(&self, len: usize) -> Result<()> {
-        let ranks = self.size();
-        if len.is_multiple_of(ranks as usize) {
-            return Ok(());
-        }
-        let problem = format!("{len} elements cannot be dealt to {ranks} ranks equally; use all_to_all_v");
-        Err(Error::arguments("all_to_all", problem))
-    }
-
-    fn check_peer(&self, call: &'static str, peer: u32) -> Result<()> {
-        self.check_rank(call, peer)?;
-        if peer == self.place.me.0 {
-            let problem = format!("rank {peer} is this rank itself; copy instead");
-            return Err(Error::arguments(call, problem));
-        }
-        Ok(())
-    }
-
-    fn times(&self, call: &'static str, len: usize) -> Result<usize> {
-        len.checked_mul(self.size() as usize)
-            .ok_or_else(|| Error::arguments(call, "more elements than can be counted"))
-    }
-
-    /// `buffer` is the one whose length is wrong if they do not fit.
-    fn same(&self, call: &'static str, buffer: &str, got: usize, wanted: usize) -> Result<()> {
-        if got == wanted {
-            return Ok(());
-        }
-        let ranks = self.size();
-        let problem =
-            format!("the {buffer} has {got} elements where {wanted} are needed, with {ranks} ranks");
-        Err(Error::arguments(call, problem))
-    }
 }
 
 /// What all ranks must agree on; `way` if there is a choice.
@@ -456,76 +414,10 @@ fn fingerprint<T: Element>(
     }
 }
 
-fn check_average(op: ReduceOp, way: Way) -> Result<()> {
-    if op != ReduceOp::Avg || way.is_exact() {
-        return Ok(());
-    }
-    let problem = format!(
-        "`{}` adds two at a time and cannot average; use a direct algorithm",
-        way.name()
-    );
-    Err(Error::arguments("all_reduce", problem))
-}
-
 fn spread(way: Way) -> Spread {
     if way == Way::WindowPush {
         Spread::Push
     } else {
         Spread::Pull
-    }
-}
-
-/// Copies unless there is nothing to copy.
-async fn copy<T: Element>(core: &NativeCore, to: Shared<T>, from: In<T>) -> CoreResult<()> {
-    use ringwork_isa::Core;
-    if from.is_empty() {
-        return Ok(());
-    }
-    core.copy(to, from).await
-}
-
-fn in_place<T: Element>(
-    core: &NativeCore,
-    data: Output<'_, T>,
-    work: impl FnOnce(InOut<T>) -> CoreResult<()>,
-) -> CoreResult<()> {
-    match data {
-        Output::Own(slice) => core.lend_mut(slice, work),
-        Output::Window(buffer) => work(buffer.region().into()),
-    }
-}
-
-fn with_input<T: Element>(
-    core: &NativeCore,
-    input: Input<'_, T>,
-    work: impl FnOnce(In<T>) -> CoreResult<()>,
-) -> CoreResult<()> {
-    match input {
-        Input::Own(slice) => core.lend(slice, &mut [], |x, _| work(x)),
-        Input::Window(buffer) => work(buffer.region().into()),
-    }
-}
-
-fn with_output<T: Element>(
-    core: &NativeCore,
-    output: Output<'_, T>,
-    work: impl FnOnce(Out<T>) -> CoreResult<()>,
-) -> CoreResult<()> {
-    match output {
-        Output::Own(slice) => core.lend(&[], slice, |_, y| work(y)),
-        Output::Window(buffer) => work(buffer.region().into()),
-    }
-}
-
-fn between<T: Element>(
-    core: &NativeCore,
-    input: Input<'_, T>,
-    output: Output<'_, T>,
-    work: impl FnOnce(In<T>, Out<T>) -> CoreResult<()>,
-) -> CoreResult<()> {
-    match (input, output) {
-        (Input::Own(x), Output::Own(y)) => core.lend(x, y, work),
-        (Input::Own(x), Output::Window(y)) => core.lend(x, &mut [], |x, _| work(x, y.region().into())),
-        (Input::Window(x), output) => with_output(core, output, |y| work(x.region().into(), y)),
     }
 }

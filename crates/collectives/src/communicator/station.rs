@@ -1,7 +1,6 @@
 //! The station: what makes the calls of a communicator. It is in one place at a time: with the communicator, or
 //! with its worker while calls are pending.
 
-use super::buffer::{Input, Output};
 use super::choose::Chooser;
 use super::error::{Error, Result};
 use super::layout::Place;
@@ -20,7 +19,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Station {
     core: NativeCore,
-    home: Arc<Attached>,
+    pub(super) home: Arc<Attached>,
     pub(super) place: Place,
     pub(super) chooser: Chooser,
     /// The room for packets, and what is raised when there are some: for the calls that are over before these are looked up.
@@ -193,23 +192,6 @@ impl Station {
     fn last_call(&self, rank: Rank) -> String {
         let last = self.core.last_call(rank);
         last.map_or_else(|| "none yet".into(), |last| last.to_string())
-    }
-
-    /// A buffer in the window must be one of this communicator's.
-    pub(super) fn check_home(&self, call: &'static str, home: Option<u64>) -> Result<()> {
-        if home.is_none_or(|home| home == self.home.layout().nonce) {
-            return Ok(());
-        }
-        let problem = "the window buffer was allocated by another communicator; allocate one with this one";
-        Err(Error::arguments(call, problem))
-    }
-
-    pub(super) fn check_input<T: Element>(&self, call: &'static str, input: &Input<'_, T>) -> Result<()> {
-        self.check_home(call, input.home())
-    }
-
-    pub(super) fn check_output<T: Element>(&self, call: &'static str, output: &Output<'_, T>) -> Result<()> {
-        self.check_home(call, output.home())
     }
 }
 

@@ -15,10 +15,9 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// How reduced slices reach everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Spread {
-    /// Everybody pulls: better below about 1 MiB, and always when chips are far from each other, since
-    /// nobody then writes to memory that a peer holds in its cache.
+    /// Everybody pulls: nobody writes to memory that a peer holds in its cache.
     Pull,
-    /// Each rank pushes its slice to all: one meeting fewer; better above that, when chips are near.
+    /// Each rank pushes its slice to all: one meeting fewer.
     Push,
 }
 

@@ -240,9 +240,8 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
 /// | 256 KiB | 35 | 25 | 131 | 24 |
 /// | 1 MiB | 96 | 76 | 490 | 78 |
 ///
-/// So: ordinary below 4 KiB, streaming from 64 KiB, and between them streaming only when the cores are far.
-/// The machine was busy and the near rows are few samples. Above 1 MiB near is not settled: at 4 MiB a single
-/// early sample had `copy` ahead (255 against 439). Measure again before a table of choices relies on it.
+/// That is for a buffer which the peer holds from the time before; into one that has left its caches, ordinary stores
+/// are faster near at every size. [`NativeCore`](crate::NativeCore) finds out while it runs which of the two pays.
 ///
 /// # Safety
 /// As [`copy`].

@@ -1,0 +1,80 @@
+//! What a call checks before anything is done, in the words of who called.
+
+use super::buffer::{Input, Output};
+use super::error::{Error, Result};
+use super::station::Station;
+use ringwork_isa::{Element, ReduceOp, Way};
+
+impl Station {
+    /// A buffer in the window must be one of this communicator's.
+    #[inline]
+    pub(super) fn check_home(&self, call: &'static str, home: Option<u64>) -> Result<()> {
+        if home.is_none_or(|home| home == self.home.layout().nonce) {
+            return Ok(());
+        }
+        let problem = "the window buffer was allocated by another communicator; allocate one with this one";
+        Err(Error::arguments(call, problem))
+    }
+
+    pub(super) fn check_input<T: Element>(&self, call: &'static str, input: &Input<'_, T>) -> Result<()> {
+        self.check_home(call, input.home())
+    }
+
+    pub(super) fn check_output<T: Element>(&self, call: &'static str, output: &Output<'_, T>) -> Result<()> {
+        self.check_home(call, output.home())
+    }
+
+    pub(super) fn check_rank(&self, call: &'static str, rank: u32) -> Result<()> {
+        if rank < self.size() {
+            return Ok(());
+        }
+        let problem = format!("there is no rank {rank} among {}", self.size());
+        Err(Error::arguments(call, problem))
+    }
+
+    pub(super) fn check_dealing(&self, len: usize) -> Result<()> {
+        let ranks = self.size();
+        if len.is_multiple_of(ranks as usize) {
+            return Ok(());
+        }
+        let problem = format!("{len} elements cannot be dealt to {ranks} ranks equally; use all_to_all_v");
+        Err(Error::arguments("all_to_all", problem))
+    }
+
+    pub(super) fn check_peer(&self, call: &'static str, peer: u32) -> Result<()> {
+        self.check_rank(call, peer)?;
+        if peer == self.place.me.0 {
+            let problem = format!("rank {peer} is this rank itself; copy instead");
+            return Err(Error::arguments(call, problem));
+        }
+        Ok(())
+    }
+
+    pub(super) fn times(&self, call: &'static str, len: usize) -> Result<usize> {
+        len.checked_mul(self.size() as usize)
+            .ok_or_else(|| Error::arguments(call, "more elements than can be counted"))
+    }
+
+    /// `buffer` is the one whose length is wrong if they do not fit.
+    pub(super) fn same(&self, call: &'static str, buffer: &str, got: usize, wanted: usize) -> Result<()> {
+        if got == wanted {
+            return Ok(());
+        }
+        let ranks = self.size();
+        let problem =
+            format!("the {buffer} has {got} elements where {wanted} are needed, with {ranks} ranks");
+        Err(Error::arguments(call, problem))
+    }
+}
+
+#[inline]
+pub(super) fn check_average(op: ReduceOp, way: Way) -> Result<()> {
+    if op != ReduceOp::Avg || way.is_exact() {
+        return Ok(());
+    }
+    let problem = format!(
+        "`{}` adds two at a time and cannot average; use a direct algorithm",
+        way.name()
+    );
+    Err(Error::arguments("all_reduce", problem))
+}
