@@ -8,9 +8,9 @@ use crate::arguments::same_domain;
 use crate::chunk::chunks;
 use ringwork_isa::{Barrier, Core, Element, Rank, ReduceOp, Result, Shared};
 
-/// What is reduced before it is pushed: so little that it is still in the cache then, and so are the lines that it
+/// What is reduced before it is pushed: so little that it is still in the first-level cache then, and so are the lines it
 /// goes to, which were just read.
-const BLOCK_BYTES: usize = 64 << 10;
+const BLOCK_BYTES: usize = 8 << 10;
 
 /// How reduced slices reach everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
