@@ -32,6 +32,7 @@
 mod alarm;
 mod arrive;
 mod error;
+mod guards;
 mod issue;
 mod memory;
 mod origins;
@@ -171,9 +172,13 @@ impl Engine for Inner {
         state.core(core.0).at = Some(at);
         match state.wait(core.0, signal, Some(wanted)) {
             Ok(Progress::Value(value)) => Poll::Ready(Ok(value)),
-            Ok(_) => Poll::Pending,
+            Ok(_) => state.answer_value(core.0),
             Err(error) => Poll::Ready(Err(error)),
         }
+    }
+
+    fn waited(&self, core: CoreId, _at: &'static Location<'static>) -> Poll<Result<i32>> {
+        self.state.borrow_mut().answer_value(core.0)
     }
 }
 
@@ -537,7 +542,7 @@ impl Machine {
             labels.push(core.take());
         }
         for cell in &mut state.signals.cells {
-            cell.waiters.clear();
+            drop(cell.waiters.take());
         }
         drop(state);
         let dropped: Vec<Option<Kernel>> = self

@@ -43,12 +43,60 @@ pub(crate) struct Waiter {
     pub(crate) operand: i32,
 }
 
+/// Who waits for a signal, the longest first. Mostly nobody or one: that needs no allocation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiters {
+    first: Option<Waiter>,
+    more: Vec<Waiter>,
+}
+
+impl Waiters {
+    #[inline(always)]
+    pub(crate) fn push(&mut self, waiter: Waiter) {
+        match self.first {
+            None => self.first = Some(waiter),
+            Some(_) => self.more.push(waiter),
+        }
+    }
+
+    /// Takes those whom a value satisfies, and tells of each.
+    #[inline(always)]
+    pub(crate) fn satisfy(&mut self, value: i32, mut tell: impl FnMut(u32)) {
+        let Some(first) = self.first else {
+            return;
+        };
+        let holds = |waiter: &Waiter| waiter.compare.holds(value, waiter.operand);
+        if holds(&first) {
+            self.first = None;
+            tell(first.core);
+        }
+        if !self.more.is_empty() {
+            self.more.retain(|waiter| {
+                let satisfied = holds(waiter);
+                if satisfied {
+                    tell(waiter.core);
+                }
+                !satisfied
+            });
+            if self.first.is_none() && !self.more.is_empty() {
+                self.first = Some(self.more.remove(0));
+            }
+        }
+    }
+
+    /// Takes all of them.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = u32> {
+        let Waiters { first, more } = std::mem::take(self);
+        first.into_iter().chain(more).map(|waiter| waiter.core)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) segment: u32,
     pub(crate) offset: u64,
     pub(crate) value: i32,
-    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) waiters: Waiters,
     /// Who changed it last, and when that was issued: the cause of what follows.
     pub(crate) cause: (u32, u64),
     /// Somebody outside wants to know when it changes.
@@ -80,7 +128,7 @@ impl Signals {
                 segment,
                 offset,
                 value: first(),
-                waiters: Vec::new(),
+                waiters: Waiters::default(),
                 cause: (u32::MAX, 0),
                 watched: false,
             });

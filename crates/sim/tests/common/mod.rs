@@ -246,18 +246,15 @@ pub async fn ring_reduce_scatter<T: Element, C: Core>(core: &C, d: Domain<T>, ri
         d.buffer.part(ring.lanes.0, ring.lanes.1)?,
         whole.part(ring.lanes.0, ring.lanes.1)?,
     );
+    let next = d.rank(ring.next(d.me, d.n));
+    let (there, came_in) = (scratch.on(next)?, d.signal(ring.signal));
+    let sent = came_in.on(next)?;
     for step in 0..d.n - 1 {
         let out = ring.chunk(d.me, d.n, step);
-        let mine = buffer.part(d.n, out)?;
-        d.send(
-            core,
-            ring.next(d.me, d.n),
-            scratch.part(d.n, out)?,
-            mine,
-            ring.signal,
-        )
-        .await?;
-        d.recv(core, ring.signal, step + 1).await?;
+        core.copy(there.part(d.n, out)?, buffer.part(d.n, out)?).await?;
+        core.notify(sent, Notify::Add(1)).await?;
+        core.wait(came_in, Compare::Ge, i32::try_from(step + 1).unwrap())
+            .await?;
         let came = ring.chunk(d.me, d.n, step + 1);
         let (into, from) = (buffer.part(d.n, came)?, scratch.part(d.n, came)?);
         core.reduce(into, [into, from], ReduceOp::Sum).await?;
@@ -272,13 +269,16 @@ pub async fn ring_all_gather<T: Element, C: Core>(
     ahead: usize,
 ) -> Result<()> {
     let buffer = d.buffer.part(ring.lanes.0, ring.lanes.1)?;
+    let next = d.rank(ring.next(d.me, d.n));
+    let (there, came_in) = (buffer.on(next)?, d.signal(ring.signal + 1));
+    let sent = came_in.on(next)?;
     for step in 0..d.n - 1 {
         // After a reduce-scatter, my finished chunk is the one `ahead` further.
         let out = ring.chunk(d.me, d.n, step + d.n - ahead);
-        let chunk = buffer.part(d.n, out)?;
-        d.send(core, ring.next(d.me, d.n), chunk, chunk, ring.signal + 1)
+        core.copy(there.part(d.n, out)?, buffer.part(d.n, out)?).await?;
+        core.notify(sent, Notify::Add(1)).await?;
+        core.wait(came_in, Compare::Ge, i32::try_from(step + 1).unwrap())
             .await?;
-        d.recv(core, ring.signal + 1, step + 1).await?;
     }
     Ok(())
 }
