@@ -77,7 +77,9 @@ impl Piece {
         self.at(self.bytes) == next.from && self.counted == next.counted
     }
 
-    fn plus(&self, other: &Piece) -> Piece {
+    /// What combining it with as many other bytes gives.
+    #[must_use]
+    pub fn plus(&self, other: &Piece) -> Piece {
         let from = match (&self.counted, &other.counted) {
             (_, nothing) if *nothing == Counted::NOTHING => self.from,
             (nothing, _) if *nothing == Counted::NOTHING => other.from,

@@ -188,12 +188,12 @@ impl Memory {
     }
 
     /// What is in a span, as far as it is kept.
-    pub(crate) fn load(&self, at: &Located) -> Payload {
-        match (&self.origins, self.data(at)) {
-            (Some(origins), _) => Payload::Origin(origins.read(at)),
-            (None, Some(bytes)) => Payload::Bytes(bytes.to_vec()),
-            (None, None) => Payload::Hollow,
+    pub(crate) fn load(&mut self, at: &Located) -> Payload {
+        if let Some(origins) = &mut self.origins {
+            return Payload::Origin(origins.read(at));
         }
+        self.data(at)
+            .map_or(Payload::Hollow, |bytes| Payload::Bytes(bytes.to_vec()))
     }
 
     pub(crate) fn store(&mut self, at: &Located, data: &Payload) {

@@ -18,7 +18,9 @@
 mod ancestor;
 mod chip;
 mod error;
+mod faults;
 mod grid;
+mod irregular;
 mod network;
 mod presets;
 #[cfg(test)]
@@ -111,7 +113,7 @@ impl Topology {
         };
         let faults = top.get("faults");
         if let Some(faults) = &faults {
-            network::read_faults(faults, &mut wired.fabric)?;
+            faults::read(faults, &mut wired.fabric)?;
         }
         if let Some(lost) = wired.fabric.cut_off() {
             return Err(faults.as_ref().unwrap_or(&key).error(Problem::Disconnected(lost)));
