@@ -52,7 +52,7 @@ impl Machine {
             .sum()
     }
 
-    /// What ran where and when, if the machine was asked to keep it.
+    /// What ran where and when, if the machine was asked to keep it. Chips that did nothing have no row.
     #[must_use]
     pub fn timeline(&self) -> Timeline {
         let loads = self.loads();
@@ -72,6 +72,7 @@ impl Machine {
         for arrow in &mut timeline.arrows {
             (arrow.from.0, arrow.to.0) = (place(arrow.from.0), place(arrow.to.0));
         }
+        timeline.drop_idle_rows();
         timeline.sort();
         timeline
     }

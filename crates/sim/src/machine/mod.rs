@@ -182,15 +182,16 @@ impl Machine {
     }
 
     /// Starts a kernel for a task that runs, on a core of the same rank, now: there is nothing to launch. Its part of
-    /// the timeline is called after the core. When it ends, the task that it was started for is polled.
+    /// the timeline is called after the core, with an arrow from the end of the task that it came `after`. When it ends,
+    /// the task that it was started for is polled.
     ///
     /// # Errors
     /// [`SimError::NoSuchTask`] if that task has ended.
     pub fn spawn_inside<F>(
         &self,
         task: TaskId,
-        core: &str,
-        label: impl Into<String>,
+        after: Option<TaskId>,
+        (core, label): (&str, &str),
         kernel: impl FnOnce(SimCore) -> F,
     ) -> std::result::Result<TaskId, SimError>
     where
@@ -199,7 +200,7 @@ impl Machine {
         let mut state = self.inner.state.borrow_mut();
         let parent = state.cores.get(task.0 as usize).and_then(Option::as_ref);
         let rank = parent.map(|parent| parent.rank).ok_or(SimError::NoSuchTask)?;
-        let id = state.start_inside(task.0, core, label.into());
+        let id = state.start_inside(task.0, after.map(|after| after.0), core, label.to_owned());
         drop(state);
         Ok(self.started(id, rank, kernel))
     }

@@ -302,10 +302,13 @@ impl State {
     }
 
     /// Starts a core of a rank for a task of its own, now.
-    pub(crate) fn start_inside(&mut self, parent: u32, core: &str, label: String) -> u32 {
+    pub(crate) fn start_inside(&mut self, parent: u32, after: Option<u32>, core: &str, label: String) -> u32 {
         self.core(parent).children += 1;
         let rank = self.core(parent).rank;
         let row = self.topology.ranks() + self.trace.row(rank, core);
+        if let Some(after) = after {
+            self.trace.follows(after, (row, self.now()));
+        }
         self.start_at(self.now(), (rank, row), Some(parent), label)
     }
 
@@ -439,7 +442,7 @@ impl State {
             return;
         }
         let (row, start, label) = (state.row, state.started_ps, state.label.clone());
-        self.trace.task(row, start, now, label);
+        self.trace.task(core, row, (start, now), label);
         self.finished.push(core);
     }
 

@@ -22,6 +22,7 @@ mod faults;
 mod grid;
 mod irregular;
 mod network;
+mod parse;
 mod presets;
 #[cfg(test)]
 mod tests;
