@@ -46,6 +46,13 @@ pub(crate) struct Predicted {
     pub(crate) timeline: Option<Timeline>,
 }
 
+impl Predicted {
+    /// How many nodes there are, each with a clock of its own.
+    pub(crate) fn nodes(&self) -> usize {
+        self.at_ps.len()
+    }
+}
+
 /// One result, compared with its golden value.
 #[derive(Debug)]
 pub(crate) struct Check {

@@ -122,7 +122,8 @@ fn took_to_simulate(rounds: &[Duration]) -> String {
 }
 
 /// What it would take on the machine, and what it would be busy with.
-fn prediction(Predicted { rounds, end, .. }: &Predicted) -> String {
+fn prediction(predicted: &Predicted) -> String {
+    let Predicted { rounds, end, .. } = predicted;
     let Some(end) = end else { return String::new() };
     let (least, most) = (rounds.iter().min(), rounds.iter().max());
     let show = |ps: Option<&u64>| ShowPs(ps.copied().unwrap_or(0)).to_string();
@@ -132,6 +133,14 @@ fn prediction(Predicted { rounds, end, .. }: &Predicted) -> String {
         n => format!("{} to {} for each of {n} rounds", show(least), show(most)),
     };
     let mut text = format!("predicted on {}: {each}\n", end.topology);
+    if predicted.nodes() > 1 {
+        let nodes = predicted.nodes();
+        let _ = writeln!(
+            text,
+            "{nodes} nodes, each with a machine and a clock of its own: the time is that of the slowest, and what passes \
+             between them takes none"
+        );
+    }
     if end.now_ps == 0 {
         text.push_str(
             "nothing that this machine describes takes time here: it has no memory or vector rate\n",

@@ -80,6 +80,52 @@ fn a_sweep_that_cannot_be_is_refused_with_its_line() {
 }
 
 #[test]
+fn a_sweep_takes_what_it_does_not_say_from_a_ccl_file() {
+    let folder = Folder::new("ccl-sweep");
+    let ccl = folder.write(
+        "ccl.yaml",
+        "defaults: {algorithm: ring, n_elem: 1024, dtype: f64}\nalgorithms:\n  ring: {world_size: 3}\n",
+    );
+    let base = format!("op: all_reduce\ntopology: [ring-4, ring-6]\nccl: {ccl}\n");
+    let rows = |text: &str| {
+        let spec = folder.write("spec.yaml", text);
+        let all = json(&format!("sim sweep {spec} --json"));
+        let rows = all["rows"].as_array().unwrap();
+        let of = |row: &serde_json::Value| {
+            let number = |key: &str| row[key].as_u64().unwrap();
+            let algo = row["algo"].as_str().unwrap().to_owned();
+            (algo, number("ranks"), number("bytes"))
+        };
+        rows.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(&base), vec![("ring".to_owned(), 3, 8192); 2]);
+    let said = format!("{base}sizes: 64 KiB\nranks: 2\nalgorithms: direct\ndtype: f32\n");
+    assert_eq!(rows(&said), vec![("direct".to_owned(), 2, 65536); 2]);
+    for (ccl, expected) in [
+        (
+            "defaults: {algoritm: ring}\n",
+            "ccl.yaml:1: defaults: there is no key `algoritm` here; did you mean `algorithm`?",
+        ),
+        ("defaults: {world_size: 5}\n", "world size 5 (the default in"),
+        ("defaults: {algorithm: ring}\n", "the key `sizes` is missing"),
+    ] {
+        folder.write("ccl.yaml", ccl);
+        let spec = folder.write("spec.yaml", &base);
+        let error = refused(&format!("sim sweep {spec}"));
+        assert!(error.contains(expected), "{ccl}: {error}");
+    }
+    let spec = folder.write(
+        "spec.yaml",
+        "op: all_reduce\ntopology: ring-4\nccl: missing.yaml\n",
+    );
+    let error = refused(&format!("sim sweep {spec}"));
+    assert!(
+        error.contains("spec.yaml:3: ccl: missing.yaml: No such file"),
+        "{error}"
+    );
+}
+
+#[test]
 fn machines_are_listed_and_shown() {
     let list = ok("topo list");
     for preset in [

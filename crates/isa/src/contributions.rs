@@ -77,7 +77,9 @@ impl Piece {
         self.at(self.bytes) == next.from && self.counted == next.counted
     }
 
-    fn plus(&self, other: &Piece) -> Piece {
+    /// What combining it with as many other bytes gives.
+    #[must_use]
+    pub fn plus(&self, other: &Piece) -> Piece {
         let from = match (&self.counted, &other.counted) {
             (_, nothing) if *nothing == Counted::NOTHING => self.from,
             (nothing, _) if *nothing == Counted::NOTHING => other.from,
@@ -223,6 +225,9 @@ impl Contributions {
     pub fn slice(&self, range: Range<u64>) -> Contributions {
         let (mut all, mut at) = (Contributions::default(), 0);
         for piece in &self.0 {
+            if at >= range.end {
+                break;
+            }
             let (start, end) = (range.start.max(at), range.end.min(at + piece.bytes));
             if start < end {
                 all.push(piece.part(start - at..end - at));
@@ -235,12 +240,47 @@ impl Contributions {
     /// The same with other bytes from `start` on.
     #[must_use]
     pub fn replaced(&self, start: u64, with: &Contributions) -> Contributions {
-        let mut all = self.slice(0..start);
-        let rest = self.slice(start + with.bytes()..u64::MAX);
-        for piece in with.0.iter().chain(&rest.0) {
-            all.push(piece.clone());
-        }
+        let mut all = self.clone();
+        all.replace(start, with);
         all
+    }
+
+    /// Puts other bytes from `start` on, where there are as many or at the end.
+    pub fn replace(&mut self, start: u64, with: &Contributions) {
+        let end = start + with.bytes();
+        let (first, first_at) = self.piece_at(start);
+        let (last, last_at) = self.piece_at(end);
+        // With the neighbours, for what is new may go on where one of them ends, or the other way round.
+        let range = first.saturating_sub(1)..(last + 2).min(self.0.len());
+        let mut new = Contributions::default();
+        for piece in &self.0[range.start..first] {
+            new.push(piece.clone());
+        }
+        if let Some(cut) = self.0.get(first) {
+            new.push(cut.part(0..start - first_at));
+        }
+        for piece in &with.0 {
+            new.push(piece.clone());
+        }
+        if let Some(cut) = self.0.get(last) {
+            new.push(cut.part(end - last_at..cut.bytes));
+        }
+        for piece in self.0.get(last + 1..range.end).unwrap_or(&[]) {
+            new.push(piece.clone());
+        }
+        self.0.splice(range, new.0);
+    }
+
+    /// The number of the piece that a byte is in, and the first byte of that; behind the last if there is none.
+    fn piece_at(&self, byte: u64) -> (usize, u64) {
+        let mut at = 0;
+        for (index, piece) in self.0.iter().enumerate() {
+            if byte < at + piece.bytes {
+                return (index, at);
+            }
+            at += piece.bytes;
+        }
+        (self.0.len(), at)
     }
 
     /// What combining equally many bytes of each gives.
@@ -318,6 +358,30 @@ mod tests {
         let sum = Contributions::sum(&[&mixed, &b]);
         let times: Vec<_> = sum.pieces().iter().map(|piece| piece.counted.times(1)).collect();
         assert_eq!(times, [Some(1), Some(2), Some(1)]);
+    }
+
+    #[test]
+    fn what_replaces_something_joins_what_it_goes_on_from() {
+        let of = |members: &[u32]| {
+            let mut all = Contributions::default();
+            for (from, member) in (0..).zip(members) {
+                all.push(Piece::new(Counted::once(*member..member + 1), from, 1));
+            }
+            all
+        };
+        for start in 0..=9 {
+            for len in 0..=9 - start {
+                for (mine, theirs) in [([1, 1, 2, 2, 1, 1, 3, 3, 3], 1), ([1; 9], 1), ([4; 9], 5)] {
+                    let mut wanted = mine;
+                    wanted[start..start + len].fill(theirs);
+                    let input = Contributions::input(theirs, start as u64, len as u64);
+                    assert_eq!(of(&mine).replaced(start as u64, &input), of(&wanted));
+                }
+            }
+        }
+        let (a, b) = (Contributions::input(0, 0, 4), Contributions::input(0, 4, 4));
+        assert_eq!(a.replaced(4, &b), Contributions::input(0, 0, 8));
+        assert_eq!(Contributions::default().replaced(0, &a), a);
     }
 
     #[test]

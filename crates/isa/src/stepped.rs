@@ -175,7 +175,7 @@ type At = &'static Location<'static>;
 /// Decides when instructions happen, and what they find.
 ///
 /// An instruction that can be answered at once is: the kernel goes on without suspending. Otherwise it
-/// suspends until [`answer`](Engine::answer) is ready.
+/// suspends, and each time it is polled again asks for its [`answer`](Engine::answer).
 ///
 /// Kernels mostly copy, reduce, notify and wait, millions of times. Each of these has a method of its own, so
 /// that an engine for which that matters need not take a value apart that has just been put together; they are
@@ -219,6 +219,11 @@ pub trait Engine {
             operand,
         };
         self.issue(core, wait, at).map(|answer| value(at, &answer?))
+    }
+
+    /// The answer to an [`Instruction::Wait`] that was not answered at once.
+    fn waited(&self, core: CoreId, at: At) -> Poll<Result<i32>> {
+        self.answer(core).map(|answer| value(at, &answer?))
     }
 }
 
@@ -269,8 +274,21 @@ impl SteppedCore {
 
     /// The answer to an instruction that could not be answered at once.
     fn answered(&self) -> impl Future<Output = Result<Answer>> {
-        poll_fn(|_| self.engine.answer(self.id))
+        suspended(|| self.engine.answer(self.id))
     }
+}
+
+/// Suspends once, then asks until there is an answer: an engine that could not answer an instruction when it was issued
+/// has none before it lets the core go on.
+fn suspended<T>(ask: impl Fn() -> Poll<T>) -> impl Future<Output = T> {
+    let mut issued = false;
+    poll_fn(move |_| {
+        if std::mem::replace(&mut issued, true) {
+            ask()
+        } else {
+            Poll::Pending
+        }
+    })
 }
 
 /// Sources that a reduction mostly has at most: their handles need no allocation.
@@ -605,7 +623,7 @@ impl Core for SteppedCore {
         async move {
             match self.engine.wait(self.id, &signal, (compare, operand), at) {
                 Poll::Ready(value) => value,
-                Poll::Pending => value(at, &self.answered().await?),
+                Poll::Pending => suspended(|| self.engine.waited(self.id, at)).await,
             }
         }
     }

@@ -208,8 +208,10 @@ impl<T: Element> Tile<T> {
         }
         if self.is_hollow() || with.is_hollow() {
             if self.origin.is_some() || with.origin.is_some() {
-                let (mine, theirs) = (self.contributions(), with.contributions());
-                self.origin = Some(Box::new(mine.replaced(byte_count::<T>(start), &theirs)));
+                let known = self.origin.take();
+                let mut mine = known.unwrap_or_else(|| Box::new(self.contributions().into_owned()));
+                mine.replace(byte_count::<T>(start), &with.contributions());
+                self.origin = Some(mine);
             }
             self.values = Vec::new();
         } else {

@@ -139,6 +139,26 @@ fn all_three_ways_give_the_same_and_cores_work_beside_each_other() {
             |slice: &&ringwork_sim::timeline::Slice| slice.row as usize == place && slice.kind == Kind::Task;
         assert!(timeline.slices.iter().filter(on_row).count() >= least, "{row}");
     }
+    // What waited for a task has an arrow from its end; what the graph began with has none.
+    let inner = timeline.slices.iter().filter(|slice| {
+        let row = &timeline.rows[slice.row as usize];
+        slice.kind == Kind::Task && row.contains("core")
+    });
+    for slice in inner {
+        let arrow = timeline
+            .arrows
+            .iter()
+            .find(|arrow| arrow.to == (slice.row, slice.start_ps));
+        let begins = timeline
+            .slices
+            .iter()
+            .any(|graph| graph.label == "beside" && graph.start_ps == slice.start_ps);
+        assert_eq!(arrow.is_none(), begins, "{slice:?}");
+        if let Some(arrow) = arrow {
+            let ended = |before: &ringwork_sim::timeline::Slice| arrow.from == (before.row, before.end_ps);
+            assert!(timeline.slices.iter().any(ended), "{slice:?}");
+        }
+    }
 }
 
 #[test]

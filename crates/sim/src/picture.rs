@@ -299,7 +299,10 @@ impl Topology {
         if !drawing.hidden.is_empty() {
             legend.push((String::new(), format!("inside each: {}", drawing.hidden)));
         }
-        let legend_height = legend.len() as f64 * 20.0 + 14.0;
+        // A page shows a large picture smaller; its words must still be read.
+        let spread = (high.0 - low.0).max(high.1 - low.1) + 2.0 * margin;
+        let scale = (spread / READ_AT).max(1.0);
+        let legend_height = (legend.len() as f64 * 20.0 + 14.0) * scale;
         let (x, y) = (low.0 - margin, low.1 - margin - legend_height);
         let (width, height) = (
             (high.0 - low.0 + 2.0 * margin).max(420.0),
@@ -307,7 +310,7 @@ impl Topology {
         );
         let mut head = String::new();
         for (i, (colour, text)) in legend.iter().enumerate() {
-            let (tx, ty) = (x + 16.0, y + 22.0 + i as f64 * 20.0);
+            let (tx, ty) = (16.0, 22.0 + i as f64 * 20.0);
             let mut shift = 0.0;
             if !colour.is_empty() {
                 shift = 24.0;
@@ -328,7 +331,7 @@ impl Topology {
             );
         }
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{x:.1} {y:.1} {width:.1} {height:.1}\" width=\"{width:.0}\" height=\"{height:.0}\">\n<style>{STYLE}</style>\n<rect class=\"paper\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\n{head}{body}</svg>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{x:.1} {y:.1} {width:.1} {height:.1}\" width=\"{width:.0}\" height=\"{height:.0}\">\n<style>{STYLE}</style>\n<rect class=\"paper\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\n<g transform=\"translate({x:.1} {y:.1}) scale({scale:.3})\">\n{head}</g>\n{body}</svg>\n"
         )
     }
 
@@ -344,7 +347,10 @@ impl Topology {
     }
 }
 
-const STYLE: &str = "path{fill:none;opacity:.85}.far{opacity:.22}.around{stroke-linecap:round;stroke-dasharray:1 5;opacity:.7}.paper{fill:#fff}.chip{fill:#eef3f9;stroke:#44546a}.slow{fill:#fbe3e4;stroke:#d3364f}.switch{fill:#44546a}text{font:11px system-ui,sans-serif;text-anchor:middle;dominant-baseline:central;fill:#1c2430}circle+text{fill:#fff}.title{font-size:15px;font-weight:600;text-anchor:start;dominant-baseline:auto}.legend{font-size:12px;text-anchor:start;dominant-baseline:auto;fill:#44546a}";
+/// The side of a picture that a page shows about as large as it is.
+const READ_AT: f64 = 800.0;
+
+const STYLE: &str = "path{fill:none;opacity:.85}.far{opacity:.4}.around{stroke-linecap:round;stroke-dasharray:1 5;opacity:.7}.paper{fill:#fff}.chip{fill:#eef3f9;stroke:#44546a}.slow{fill:#fbe3e4;stroke:#d3364f}.switch{fill:#44546a}text{font:11px system-ui,sans-serif;text-anchor:middle;dominant-baseline:central;fill:#1c2430}circle+text{fill:#fff}.title{font-size:15px;font-weight:600;text-anchor:start;dominant-baseline:auto}.legend{font-size:12px;text-anchor:start;dominant-baseline:auto;fill:#44546a}";
 
 #[cfg(test)]
 mod tests {

@@ -70,7 +70,8 @@ impl Topology {
         let switches = self.fabric.vertices() - self.fabric.places();
         write!(out, "  links: {present} one-way")?;
         if switches > 0 {
-            write!(out, ", {switches} switches")?;
+            let s = if switches == 1 { "" } else { "es" };
+            write!(out, ", {switches} switch{s}")?;
         }
         if failed > 0 {
             write!(out, ", {failed} failed")?;
@@ -88,15 +89,19 @@ impl Topology {
         for memory in &chip.memories {
             let capacity = match memory.capacity {
                 u64::MAX => "unlimited".to_owned(),
-                bytes => Scaled(bytes as f64, "B").to_string(),
+                bytes => whole_binary(bytes).unwrap_or_else(|| Scaled(bytes as f64, "B").to_string()),
             };
-            writeln!(
-                out,
-                "  memory {}: {capacity}, {}, {}",
-                memory.name,
-                memory.bandwidth,
-                ShowPs(memory.latency_ps)
-            )?;
+            let latency = match memory.latency_ps {
+                0 => "no latency".to_owned(),
+                latency_ps => ShowPs(latency_ps).to_string(),
+            };
+            let (name, bandwidth) = (&memory.name, memory.bandwidth);
+            let of = if bandwidth.is_unlimited() {
+                " bandwidth"
+            } else {
+                ""
+            };
+            writeln!(out, "  memory {name}: {capacity}, {bandwidth}{of}, {latency}")?;
         }
         if chip.dma.engines != u32::MAX {
             let queue = if chip.dma.queue == u32::MAX {
@@ -146,6 +151,13 @@ impl Topology {
     }
 }
 
+/// Bytes that are whole GiB, MiB or KiB, as such.
+fn whole_binary(bytes: u64) -> Option<String> {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let (shift, unit) = units.into_iter().find(|(shift, _)| bytes % (1 << shift) == 0)?;
+    Some(format!("{} {unit}", bytes >> shift))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +169,7 @@ mod tests {
             "768 ranks (cores inside chips)",
             "6 chips of 128 cores",
             "sip: torus 2x3; 128 GB/s and 16 ns per link",
-            "memory tcm: 1.049 MB, 512 GB/s",
+            "memory tcm: 1 MiB, 512 GB/s",
             "4 slots of 4096 B in tcm",
         ] {
             assert!(text.contains(part), "{part} is missing in\n{text}");

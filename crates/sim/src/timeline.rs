@@ -103,6 +103,32 @@ impl Timeline {
         self.arrows.sort_unstable();
     }
 
+    /// Leaves out rows where nothing happened.
+    pub(crate) fn drop_idle_rows(&mut self) {
+        let mut used = vec![false; self.rows.len()];
+        let slices = self.slices.iter().map(|slice| slice.row);
+        let arrows = self.arrows.iter().flat_map(|arrow| [arrow.from.0, arrow.to.0]);
+        for row in slices.chain(arrows) {
+            if let Some(used) = used.get_mut(row as usize) {
+                *used = true;
+            }
+        }
+        let mut places = Vec::with_capacity(used.len());
+        let mut next = 0;
+        for used in &used {
+            places.push(next);
+            next += u32::from(*used);
+        }
+        let place = |row: &mut u32| *row = places.get(*row as usize).copied().unwrap_or(*row);
+        self.slices.iter_mut().for_each(|slice| place(&mut slice.row));
+        for arrow in &mut self.arrows {
+            place(&mut arrow.from.0);
+            place(&mut arrow.to.0);
+        }
+        let mut used = used.into_iter();
+        self.rows.retain(|_| used.next().unwrap_or(true));
+    }
+
     /// A hash of everything in it: equal timelines, equal hashes, on every build (FNV-1a).
     #[must_use]
     pub fn hash(&self) -> u64 {

@@ -16,6 +16,7 @@ use crate::nearest::nearest;
 use ringwork::isa::Dtype;
 use ringwork::sim::yaml::{Reader, Table, Tree};
 use ringwork::sim::{Topology, Unit};
+use std::path::Path;
 
 /// Settings of a collective, an algorithm, or of everything.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,6 +66,16 @@ const OF_ALGORITHM: &[&str] = SETTINGS.split_at(1).1;
 const MOST_ELEMENTS: u64 = 1 << 32;
 
 impl Ccl {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// As [`parse`](Ccl::parse), or that it cannot be read.
+    pub(crate) fn load(path: &Path) -> Result<Ccl, String> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{file}: {error}"))?;
+        Ccl::parse(&file, &text)
+    }
+
     /// Reads a file's text.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ impl LeftOut {
 }
 
 /// Notes that a way is left out, with others that are for the same reason.
-pub(super) fn leave_out(all: &mut Vec<LeftOut>, collective: Collective, why: String, way: Way) {
+fn leave_out(all: &mut Vec<LeftOut>, collective: Collective, why: String, way: Way) {
     let same = |left_out: &&mut LeftOut| left_out.collective == collective && left_out.why == why;
     match all.iter_mut().find(same) {
         Some(left_out) if left_out.ways.contains(&way) => {}
@@ -58,6 +58,67 @@ pub(super) fn leave_out(all: &mut Vec<LeftOut>, collective: Collective, why: Str
             ways: vec![way],
             why,
         }),
+    }
+}
+
+/// What is asked of every machine, whatever the size.
+pub(super) struct Asked<'a> {
+    pub(super) algorithms: Option<&'a Ways>,
+    pub(super) ranks: Option<WorldSize>,
+    pub(super) dtype: Option<Dtype>,
+    pub(super) scratch: Option<u64>,
+    pub(super) timing_only: bool,
+    pub(super) prove: bool,
+    /// What is not said above.
+    pub(super) ccl: &'a Ccl,
+}
+
+impl Asked<'_> {
+    /// The calls of a collective on a machine, one for each algorithm, each of no size yet and with the machine as its
+    /// ranks are placed there. What a comparison of everything cannot compare is left out.
+    ///
+    /// # Errors
+    /// If what was asked for cannot be.
+    pub(super) fn calls(
+        &self,
+        collective: Collective,
+        machine: &Topology,
+        left_out: &mut Vec<LeftOut>,
+    ) -> Result<Vec<(Call, Topology)>, String> {
+        let ways = Ways::choose(self.algorithms, self.ccl, collective);
+        let mut calls = Vec::new();
+        for algorithm in algorithms(&ways, collective) {
+            let of = (collective, algorithm);
+            let mut topology = machine.clone();
+            let ranks = match &self.ranks {
+                None => self.ccl.world_size(of, &mut topology)?.ranks,
+                Some(size) => {
+                    place_ranks(size, &mut topology)?;
+                    size.ranks
+                }
+            };
+            if let Some(way) = algorithm
+                && let Some(why) = ways.check(way, &topology, ranks)?
+            {
+                leave_out(left_out, collective, why, way);
+                continue;
+            }
+            let call = Call {
+                collective,
+                algorithm,
+                ranks,
+                bytes: 0,
+                dtype: self.dtype.or_else(|| self.ccl.dtype(of)).unwrap_or(Dtype::F32),
+                scratch: self.scratch.or_else(|| self.ccl.scratch(of)),
+                memory: self.ccl.memory(of, &topology)?,
+                queues: self.ccl.queues(of, &topology)?,
+                timing_only: self.timing_only || self.prove,
+                prove: self.prove,
+            };
+            check_exact(&call)?;
+            calls.push((call, topology));
+        }
+        Ok(calls)
     }
 }
 
@@ -79,59 +140,31 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
     let machine = machine::load(name)?;
     let ccl = match &arguments.ccl {
         None => Ccl::default(),
-        Some(path) => {
-            let file = path.display().to_string();
-            let text = std::fs::read_to_string(path).map_err(|error| format!("{file}: {error}"))?;
-            Ccl::parse(&file, &text)?
-        }
+        Some(path) => Ccl::load(path)?,
+    };
+    let asked = Asked {
+        algorithms: arguments.algo.as_ref(),
+        ranks: arguments.ranks.map(|ranks| WorldSize {
+            ranks,
+            from: "--ranks".into(),
+        }),
+        dtype: arguments.dtype,
+        scratch: arguments.scratch.map(|bytes| bytes as u64),
+        timing_only: arguments.timing_only,
+        prove: arguments.prove,
+        ccl: &ccl,
     };
     let (mut all, mut left_out) = (Vec::new(), Vec::new());
     for collective in op.0.iter().copied().filter(|one| *one != Collective::Barrier) {
-        let asked = Ways::choose(arguments.algo.as_ref(), &ccl, collective);
-        let mut ways = Vec::new();
-        for algorithm in algorithms(&asked, collective) {
-            let of = (collective, algorithm);
-            let mut topology = machine.clone();
-            let size = match arguments.ranks {
-                None => ccl.world_size(of, &mut topology)?,
-                Some(ranks) => {
-                    let size = WorldSize {
-                        ranks,
-                        from: "--ranks".into(),
-                    };
-                    place_ranks(&size, &mut topology)?;
-                    size
-                }
-            };
-            if let Some(way) = algorithm
-                && let Some(why) = asked.check(way, &topology, size.ranks)?
-            {
-                leave_out(&mut left_out, collective, why, way);
-                continue;
-            }
-            let dtype = arguments.dtype.or_else(|| ccl.dtype(of)).unwrap_or(Dtype::F32);
-            let call = Call {
-                collective,
-                algorithm,
-                ranks: size.ranks,
-                bytes: 0,
-                dtype,
-                scratch: arguments
-                    .scratch
-                    .map(|bytes| bytes as u64)
-                    .or_else(|| ccl.scratch(of)),
-                memory: ccl.memory(of, &topology)?,
-                queues: ccl.queues(of, &topology)?,
-                timing_only: arguments.timing_only || arguments.prove,
-                prove: arguments.prove,
-            };
-            check_exact(&call)?;
-            ways.push((call, topology, sizes(arguments, &ccl, &call)?));
-        }
+        let calls = asked.calls(collective, &machine, &mut left_out)?;
+        let sizes: Vec<_> = calls
+            .iter()
+            .map(|(call, _)| sizes(arguments, &ccl, call))
+            .collect::<Result<_, String>>()?;
         // Size by size, so that algorithms can be compared while the rest is still being computed.
-        let most = ways.iter().map(|(.., sizes)| sizes.len()).max().unwrap_or(0);
+        let most = sizes.iter().map(Vec::len).max().unwrap_or(0);
         for index in 0..most {
-            for (call, topology, sizes) in &ways {
+            for ((call, topology), sizes) in calls.iter().zip(&sizes) {
                 if let Some(bytes) = sizes.get(index) {
                     all.push(Question {
                         call: Call {
@@ -156,7 +189,7 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
 }
 
 /// The algorithms of a collective; all but one have a single way.
-pub(super) fn algorithms(asked: &Ways, collective: Collective) -> Vec<Option<Way>> {
+fn algorithms(asked: &Ways, collective: Collective) -> Vec<Option<Way>> {
     if collective == Collective::AllReduce {
         asked.each().map(Some).collect()
     } else {
@@ -165,7 +198,7 @@ pub(super) fn algorithms(asked: &Ways, collective: Collective) -> Vec<Option<Way
 }
 
 /// Refuses to verify where sums of so many ranks cannot be exact.
-pub(super) fn check_exact(call: &Call) -> Result<(), String> {
+fn check_exact(call: &Call) -> Result<(), String> {
     let narrow = matches!(call.dtype, Dtype::BF16 | Dtype::F16 | Dtype::I8 | Dtype::U8);
     if call.ranks > 64 && narrow && !call.timing_only {
         return Err(format!(

@@ -3,7 +3,8 @@
 //! ```yaml
 //! op: all_reduce
 //! topology: ring-8              # a preset or a file, or a list of them
-//! sizes: [64 KiB, 1 MiB]
+//! ccl: ccl.yaml                 # optional
+//! sizes: [64 KiB, 1 MiB]        # unless ccl says
 //! algorithms: [ring, twophase]  # or all
 //! timing_only: yes
 //! vary:                         # every combination
@@ -12,9 +13,8 @@
 //! ```
 
 use super::call::{Call, Failure};
-use super::ccl::{Ccl, WorldSize, place_ranks};
-use super::neighbours::QueueSettings;
-use super::question::{LeftOut, Question, algorithms, check_exact, leave_out};
+use super::ccl::{Ccl, WorldSize};
+use super::question::{Asked, LeftOut, Question};
 use super::report::{OutputArguments, Report, curve_name, curves, page_table, title};
 use super::row::{self, Row};
 use super::way::Ways;
@@ -25,12 +25,11 @@ use crate::output::{say, write_new};
 use crate::{EXIT_INTERRUPTED, machine};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use ringwork::isa::Dtype;
 use ringwork::runtime::Interrupter;
 use ringwork::sim::Topology;
 use ringwork::sim::yaml::{Reader, Table, Tree};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -46,9 +45,10 @@ pub(crate) struct SweepArguments {
     output: OutputArguments,
 }
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "op",
     "topology",
+    "ccl",
     "sizes",
     "algorithms",
     "ranks",
@@ -253,77 +253,78 @@ fn questions(file: &str, text_of_file: &str) -> Result<(Vec<Question>, Vec<LeftO
     let top = tree.reader().table(&KEYS).map_err(text)?;
     let op = top.need("op", "all_reduce").map_err(text)?;
     let ops: Collectives = parsed(&op)?;
-    let sizes = many(&top.need("sizes", "[64 KiB, 1 MiB]").map_err(text)?)?
-        .iter()
-        .map(|size| size.bytes().map_err(text))
-        .collect::<Result<Vec<u64>, String>>()?;
-    let asked = top.get("algorithms").map(|reader| ways(&reader)).transpose()?;
+    let ccl = match top.get("ccl") {
+        None => Ccl::default(),
+        Some(reader) => {
+            let path = reader.text().map_err(text)?;
+            Ccl::load(Path::new(path)).map_err(|why| format!("{}: ccl: {why}", reader.place()))?
+        }
+    };
+    let sizes = match top.get("sizes") {
+        None => None,
+        Some(reader) => Some(
+            many(&reader)?
+                .iter()
+                .map(|size| size.bytes().map_err(text))
+                .collect::<Result<Vec<u64>, String>>()?,
+        ),
+    };
+    let algorithms = top.get("algorithms").map(|reader| ways(&reader)).transpose()?;
     let ranks = match top.get("ranks") {
         None => vec![None],
         Some(reader) => many(&reader)?
             .iter()
-            .map(|one| Ok(Some((one.count(1, 1 << 32).map_err(text)?, one.place()))))
+            .map(|one| {
+                let (ranks, from) = (one.count(1, 1 << 32).map_err(text)?, one.place());
+                Ok(Some(WorldSize { ranks, from }))
+            })
             .collect::<Result<Vec<_>, String>>()?,
     };
-    let dtype = top
-        .get("dtype")
-        .map_or(Ok(Dtype::F32), |reader| parsed(&reader))?;
-    let scratch = top
-        .get("scratch")
-        .map(|reader| reader.bytes().map_err(text))
-        .transpose()?;
-    let timing_only = top.get("timing_only").map_or(Ok(false), |reader| yes(&reader))?;
+    let mut asked = Asked {
+        algorithms: algorithms.as_ref(),
+        ranks: None,
+        dtype: top.get("dtype").map(|reader| parsed(&reader)).transpose()?,
+        scratch: top
+            .get("scratch")
+            .map(|reader| reader.bytes().map_err(text))
+            .transpose()?,
+        timing_only: top.get("timing_only").map_or(Ok(false), |reader| yes(&reader))?,
+        prove: false,
+        ccl: &ccl,
+    };
     let (mut questions, mut left_out) = (Vec::new(), Vec::new());
-    for (topology, varied) in machines(&top)? {
+    for (machine, varied) in machines(&top)? {
         for size in &ranks {
-            let mut topology = topology.clone();
-            let size = match size {
-                None => topology.ranks(),
-                Some((ranks, from)) => {
-                    let (ranks, from) = (*ranks, from.clone());
-                    place_ranks(&WorldSize { ranks, from }, &mut topology)?;
-                    ranks
-                }
-            };
+            asked.ranks.clone_from(size);
             for collective in ops.0.iter().copied().filter(|one| *one != Collective::Barrier) {
-                let asked = Ways::choose(asked.as_ref(), &Ccl::default(), collective);
-                let mut ways = Vec::new();
-                for algorithm in algorithms(&asked, collective) {
-                    match algorithm {
-                        Some(way) => match asked.check(way, &topology, size)? {
-                            Some(why) => leave_out(&mut left_out, collective, why, way),
-                            None => ways.push(algorithm),
+                let calls = asked.calls(collective, &machine, &mut left_out)?;
+                let most = sizes.as_ref().map_or(1, Vec::len);
+                for (index, (call, topology)) in (0..most).flat_map(|i| calls.iter().map(move |c| (i, c))) {
+                    let configured = ccl
+                        .n_elem((call.collective, call.algorithm))
+                        .map(|elements| (elements * call.dtype.bytes()) as u64);
+                    let bytes = match (&sizes, configured) {
+                        (Some(sizes), _) => sizes[index],
+                        (None, Some(bytes)) => bytes,
+                        (None, None) => {
+                            let missing = top.need("sizes", "[64 KiB, 1 MiB]");
+                            return Err(missing.err().map_or_else(String::new, text));
+                        }
+                    };
+                    let asked = usize::try_from(bytes).unwrap_or(usize::MAX);
+                    let whole = collective.whole(asked, call.dtype.bytes(), call.ranks as usize);
+                    let whole = whole.ok_or_else(|| {
+                        let (place, ranks) = (op.place(), call.ranks);
+                        format!("{place}: {collective} of {bytes} B cannot be dealt out to {ranks} ranks")
+                    })?;
+                    questions.push(Question {
+                        call: Call {
+                            bytes: whole,
+                            ..*call
                         },
-                        None => ways.push(algorithm),
-                    }
-                }
-                for bytes in &sizes {
-                    for &algorithm in &ways {
-                        let asked = usize::try_from(*bytes).unwrap_or(usize::MAX);
-                        let whole = collective.whole(asked, dtype.bytes(), size as usize);
-                        let bytes = whole.ok_or_else(|| {
-                            let place = op.place();
-                            format!("{place}: {collective} of {bytes} B cannot be dealt out to {size} ranks")
-                        })?;
-                        let call = Call {
-                            collective,
-                            algorithm,
-                            ranks: size,
-                            bytes,
-                            dtype,
-                            scratch,
-                            memory: 0,
-                            queues: QueueSettings::default(),
-                            timing_only,
-                            prove: false,
-                        };
-                        check_exact(&call)?;
-                        questions.push(Question {
-                            call,
-                            topology: topology.clone(),
-                            varied: varied.clone(),
-                        });
-                    }
+                        topology: topology.clone(),
+                        varied: varied.clone(),
+                    });
                 }
             }
             if questions.len() > MAX_ROWS {

@@ -55,13 +55,13 @@ pub async fn by_dimensions<C: Core, T: Element>(
     let each = queues.slot_len().saturating_mul(count).saturating_mul(smallest);
     for chunk in chunks(x.len(), each) {
         let mut tile = core.load(x.slice(chunk.clone())?).await?;
-        let lanes: Vec<Vec<Step<T>>> = (0..count)
+        let lanes: Vec<Vec<Step>> = (0..count)
             .map(|lane| steps(&rings, lane, part_range(tile.len(), count, lane)))
             .collect();
         for index in 0..lanes.first().map_or(0, Vec::len) {
-            let now: Vec<&Step<T>> = lanes.iter().filter_map(|steps| steps.get(index)).collect();
+            let now: Vec<&Step> = lanes.iter().filter_map(|steps| steps.get(index)).collect();
             // In unequal sides lanes meet at a port; one after the other they need no more than a slot.
-            let alike = |step: &Step<T>| now.iter().filter(|s| s.to.index() == step.to.index()).count();
+            let alike = |step: &Step| now.iter().filter(|s| s.way() == step.way()).count();
             let most = now.iter().map(|step| alike(step)).max().unwrap_or(0);
             let together = if most > queues.depth() as usize {
                 1
@@ -70,10 +70,12 @@ pub async fn by_dimensions<C: Core, T: Element>(
             };
             for steps in now.chunks(together.max(1)) {
                 for step in steps {
-                    core.send(step.to, &tile.slice(step.out.clone())?).await?;
+                    let (to, _) = step.ports(&rings);
+                    core.send(to, &tile.slice(step.out.clone())?).await?;
                 }
                 for step in steps {
-                    let mut theirs = core.recv(step.from, step.come.len()).await?;
+                    let (_, from) = step.ports(&rings);
+                    let mut theirs = core.recv(from, step.come.len()).await?;
                     if step.adds {
                         theirs = combine(core, &tile.slice(step.come.clone())?, &theirs, op).await?;
                     }
@@ -121,28 +123,38 @@ fn rings<T: Element>(queues: Queues<T>, sizes: &[u32]) -> Result<Vec<Ring<T>>> {
     Ok(rings)
 }
 
-/// One step of a lane: what goes out, and what comes in to be added or kept.
-struct Step<T> {
-    to: Port<T>,
-    from: Port<T>,
+/// One step of a lane: what goes out, and what comes in to be added or kept. There are many, so they are small.
+struct Step {
+    ring: usize,
+    /// Around the ring to the place after, or to the one before.
+    up: bool,
+    adds: bool,
     out: Range<usize>,
     come: Range<usize>,
-    adds: bool,
+}
+
+impl Step {
+    /// Steps of the same way out use the same port.
+    fn way(&self) -> (usize, bool) {
+        (self.ring, self.up)
+    }
+
+    /// Where it sends to, and where it receives from.
+    fn ports<T: Element>(&self, rings: &[Ring<T>]) -> (Port<T>, Port<T>) {
+        let Ring { before, after, .. } = rings[self.ring];
+        if self.up { (after, before) } else { (before, after) }
+    }
 }
 
 /// All steps of a lane on its range. Lane `2i` begins in dimension `i` and goes up, lane `2i + 1` goes down.
-fn steps<T: Element>(rings: &[Ring<T>], lane: usize, range: Range<usize>) -> Vec<Step<T>> {
+fn steps<T: Element>(rings: &[Ring<T>], lane: usize, range: Range<usize>) -> Vec<Step> {
     let up = lane.is_multiple_of(2);
-    let order = (0..rings.len()).map(|i| &rings[(i + lane / 2) % rings.len()]);
+    let order = (0..rings.len()).map(|i| (i + lane / 2) % rings.len());
     let (mut scatter, mut gather) = (Vec::new(), Vec::new());
     let mut range = range;
     for ring in order {
-        let size = ring.size as usize;
-        let (place, to, from) = if up {
-            (ring.place as usize, ring.after, ring.before)
-        } else {
-            (size - 1 - ring.place as usize, ring.before, ring.after)
-        };
+        let (size, place) = (rings[ring].size as usize, rings[ring].place as usize);
+        let place = if up { place } else { size - 1 - place };
         let whole = range.clone();
         let part = |index: usize| {
             let part = part_range(whole.len(), size, index % size);
@@ -153,19 +165,19 @@ fn steps<T: Element>(rings: &[Ring<T>], lane: usize, range: Range<usize>) -> Vec
             // Partial sums move on by one; what I have added to last is the part after my place.
             let (out, come) = (part(place + size - step), part(place + 2 * size - step - 1));
             scatter.push(Step {
-                to,
-                from,
+                ring,
+                up,
+                adds: true,
                 out,
                 come,
-                adds: true,
             });
             let (out, come) = (part(place + size + 1 - step), part(place + size - step));
             back.push(Step {
-                to,
-                from,
+                ring,
+                up,
+                adds: false,
                 out,
                 come,
-                adds: false,
             });
         }
         gather.push(back);

@@ -27,6 +27,8 @@ pub(crate) struct Stepped {
 /// A task of a graph for one of the chip's cores.
 pub(crate) struct CoreTask {
     pub(crate) dispatch: Dispatch,
+    /// The number of the task whose end let it go.
+    pub(crate) after: Option<u64>,
     pub(crate) entry: &'static KernelEntry,
     pub(crate) args: Vec<Arg>,
 }
@@ -109,6 +111,7 @@ impl Stepped {
             if let Some((entry, args)) = node.and_then(|node| self.kept.bound.task(node)) {
                 return Some(CoreTask {
                     dispatch,
+                    after: self.engine.let_go_by(dispatch.task),
                     entry,
                     args: args.to_vec(),
                 });

@@ -31,7 +31,7 @@ impl State {
             .iter_mut()
             .filter(|cell| cell.segment == segment)
         {
-            told.extend(cell.waiters.drain(..).map(|waiter| waiter.core));
+            told.extend(cell.waiters.take());
         }
         for core in told {
             self.tell(core);

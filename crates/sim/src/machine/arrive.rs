@@ -59,7 +59,7 @@ impl State {
 
     /// A transfer that was queued has arrived; only the low bits of its number are known.
     pub(crate) fn landed(&mut self, core: u32, low: u32) {
-        let oldest = self.core(core).oldest;
+        let oldest = self.core(core).inflight.oldest();
         #[allow(clippy::cast_possible_truncation, reason = "the low bits are meant")]
         let ahead = low.wrapping_sub(oldest as u32);
         self.arrived(core, oldest + u64::from(ahead));
@@ -68,18 +68,8 @@ impl State {
     /// A posted transfer has arrived: whoever had to follow it may go on.
     pub(crate) fn arrived(&mut self, core: u32, sequence: u64) {
         let state = self.core(core);
-        if let Some(index) = sequence
-            .checked_sub(state.oldest)
-            .and_then(|i| usize::try_from(i).ok())
-            && let Some(done) = state.inflight.get_mut(index)
-        {
-            *done = true;
-        }
-        while state.inflight.front() == Some(&true) {
-            state.inflight.pop_front();
-            state.oldest += 1;
-        }
-        let oldest = state.oldest;
+        state.inflight.arrive(sequence);
+        let oldest = state.inflight.oldest();
         let mut index = 0;
         while index < self.core(core).parked.len() {
             if self.core(core).parked[index].after <= oldest {
@@ -110,12 +100,12 @@ impl State {
         }
         let bytes = self.notice_bytes(signal);
         let state = self.core(core);
-        let (rank, oldest) = (state.rank, state.oldest);
+        let (rank, oldest) = (state.rank, state.inflight.oldest());
         let notice = Notice {
             core,
             slot,
             how,
-            after: oldest + state.inflight.len() as u64,
+            after: state.inflight.next(),
             floor_ps: state.floor_ps.max(now),
             issued_ps: now,
             rank,
@@ -162,7 +152,7 @@ impl State {
         let notice = self.notices[index as usize];
         self.free_notices.push(index);
         match self.cores[notice.core as usize].as_mut() {
-            Some(core) if notice.after > core.oldest => core.parked.push(notice),
+            Some(core) if notice.after > core.inflight.oldest() => core.parked.push(notice),
             _ => self.apply(notice),
         }
     }
@@ -200,15 +190,9 @@ impl State {
     fn change(&mut self, slot: u32, how: Notify, cause: (u32, u64)) {
         let cell = self.signals.change(slot, how, cause);
         let (segment, offset, value) = (cell.segment, cell.offset, cell.value);
-        let mut index = 0;
-        while let Some(waiter) = self.signals.cells[slot as usize].waiters.get(index).copied() {
-            if waiter.compare.holds(value, waiter.operand) {
-                self.signals.cells[slot as usize].waiters.remove(index);
-                self.satisfied(waiter.core, value, cause);
-            } else {
-                index += 1;
-            }
-        }
+        let mut waiters = std::mem::take(&mut cell.waiters);
+        waiters.satisfy(value, |core| self.satisfied(core, value, cause));
+        self.signals.cells[slot as usize].waiters = waiters;
         if !self.memory.is_hollow() {
             self.memory.set_word(segment, offset, value);
         }

@@ -16,11 +16,12 @@
 //!   engine takes it, not when it was issued.
 //! - Data moves at issue. A program without races cannot tell.
 
+use super::guards::Until;
 use super::memory::Located;
-use super::state::{Event, Recent, Reply, State, Until, Waiting};
+use super::state::{Event, Recent, Reply, State, Waiting};
 use crate::time::Ps;
 use ringwork_isa::stepped::{Answer, Instruction, Payload};
-use ringwork_isa::{Compare, Dtype, ErrorKind, ReduceOp, Result, Signal, Site, Span};
+use ringwork_isa::{Compare, Dtype, Error, ErrorKind, ReduceOp, Result, Signal, Site, Span};
 use std::panic::Location;
 use std::task::Poll;
 
@@ -91,6 +92,23 @@ impl State {
         }
     }
 
+    /// The signal's value that a core may see now.
+    #[inline(always)]
+    pub(crate) fn answer_value(&mut self, core: u32) -> Poll<Result<i32>> {
+        let state = self.core(core);
+        if let (true, Reply::Value(value)) = (state.open, &state.answer) {
+            let value = *value;
+            state.answer = Reply::None;
+            return Poll::Ready(Ok(value));
+        }
+        self.answer(core).map(|answer| match answer? {
+            Answer::Value(value) => Ok(value),
+            other => Err(Error::failed(format!(
+                "{other:?} is no value; this is a bug of ours"
+            ))),
+        })
+    }
+
     /// Tries an instruction again that had to wait for memory or a DMA queue.
     pub(crate) fn retry(&mut self, core: u32) {
         let Some(instruction) = self.core(core).stalled.take() else {
@@ -152,7 +170,7 @@ impl State {
 
     #[cold]
     #[inline(never)]
-    fn not_mapped(&mut self, core: u32, span: &Span) -> ringwork_isa::Error {
+    fn not_mapped(&mut self, core: u32, span: &Span) -> Error {
         let range = span.byte_range().unwrap_or(span.base..span.base);
         let site = self.site(core);
         let not_mapped = ErrorKind::NotMapped {
@@ -183,56 +201,13 @@ impl State {
     #[inline(always)]
     fn clear(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
         let now = self.now();
-        let state = self.core(core);
-        if state.posted_until_ps <= now {
-            state.posted.clear();
-            return true;
-        }
-        self.clear_of_posted(core, reads, write)
+        self.core(core).guards.all_over(now) || self.clear_of_guards(core, reads, write)
     }
 
-    fn clear_of_posted(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
+    fn clear_of_guards(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
         let now = self.now();
         let state = self.core(core);
-        let oldest = state.oldest;
-        let inflight = std::mem::take(&mut state.inflight);
-        let over = |until: Until| match until {
-            Until::At(at) => at <= now,
-            // Everything before `oldest` has arrived; later ones say so themselves.
-            Until::Sequence(s) => {
-                s < oldest
-                    || usize::try_from(s - oldest).is_ok_and(|i| inflight.get(i).copied().unwrap_or(true))
-            }
-        };
-        state
-            .posted
-            .retain(|posted| !over(posted.dst.1) || posted.src.is_some_and(|(_, until)| !over(until)));
-        if state.posted.is_empty() {
-            state.posted_until_ps = 0;
-        }
-        let mut blocked: Option<Until> = None;
-        let mut block = |until: Until| {
-            blocked = Some(match (blocked, until) {
-                (Some(Until::At(a)), Until::At(b)) => Until::At(a.max(b)),
-                (_, Until::Sequence(s)) => Until::Sequence(s),
-                (Some(known), _) => known,
-                (None, until) => until,
-            });
-        };
-        for posted in &state.posted {
-            let (dst, until) = posted.dst;
-            let touched = reads.iter().any(|r| r.overlaps(&dst)) || write.is_some_and(|w| w.overlaps(&dst));
-            if touched && !over(until) {
-                block(until);
-            }
-            if let (Some((src, until)), Some(write)) = (posted.src, write)
-                && write.overlaps(&src)
-                && !over(until)
-            {
-                block(until);
-            }
-        }
-        state.inflight = inflight;
+        let blocked = state.guards.blocking(&state.inflight, now, reads, write);
         if let Some(Until::At(at)) = blocked {
             self.queue.push(at, Event::Retry(core));
         }
@@ -255,18 +230,16 @@ impl State {
         if !self.clear(core, &[src], Some(&dst)) {
             return Ok(None);
         }
-        let before = self.core(core).posted.len();
-        if !self.post(core, Some(src), dst) {
-            return Ok(None);
+        let posted = self.post(core, Some(&src), &dst);
+        if posted.is_some() {
+            self.memory.copy(&dst, &src);
         }
-        self.memory.copy(&dst, &src);
-        let posted = self.core(core).posted.get(before).map(|posted| posted.dst.1);
-        Ok(Some(posted.unwrap_or(Until::At(self.now()))))
+        Ok(posted)
     }
 
     fn store(&mut self, core: u32, dst: &Span, data: &Payload) -> Result<Progress> {
         let dst = self.locate(core, dst)?;
-        if !self.clear(core, &[], Some(&dst)) || !self.post(core, None, dst) {
+        if !self.clear(core, &[], Some(&dst)) || self.post(core, None, &dst).is_none() {
             return Ok(Progress::Again);
         }
         self.memory.store(&dst, data);

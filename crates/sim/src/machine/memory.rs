@@ -28,7 +28,7 @@ pub struct SegmentSpec {
 pub(crate) struct Stored {
     pub(crate) members: Vec<u32>,
     pub(crate) bytes: u64,
-    pub(crate) memory: usize,
+    pub(crate) memory: u32,
     data: Option<Vec<u8>>,
 }
 
@@ -126,7 +126,7 @@ impl Memory {
         let stored = Stored {
             members: spec.members,
             bytes: spec.bytes,
-            memory: spec.memory,
+            memory: u32::try_from(spec.memory).unwrap_or(u32::MAX),
             data,
         };
         self.segments[index] = Some(Box::new(stored));
@@ -139,7 +139,10 @@ impl Memory {
         };
         let each = stored.bytes / (stored.members.len() as u64).max(1);
         for rank in &stored.members {
-            if let Some(used) = self.used.get_mut(*rank as usize * self.kinds + stored.memory) {
+            if let Some(used) = self
+                .used
+                .get_mut(*rank as usize * self.kinds + stored.memory as usize)
+            {
                 *used = used.saturating_sub(each);
             }
         }
@@ -168,7 +171,7 @@ impl Memory {
             start: range.start,
             end: range.end,
             rank: owner,
-            memory: u32::try_from(stored.memory).unwrap_or(0),
+            memory: stored.memory,
         })
     }
 
@@ -185,12 +188,12 @@ impl Memory {
     }
 
     /// What is in a span, as far as it is kept.
-    pub(crate) fn load(&self, at: &Located) -> Payload {
-        match (&self.origins, self.data(at)) {
-            (Some(origins), _) => Payload::Origin(origins.read(at)),
-            (None, Some(bytes)) => Payload::Bytes(bytes.to_vec()),
-            (None, None) => Payload::Hollow,
+    pub(crate) fn load(&mut self, at: &Located) -> Payload {
+        if let Some(origins) = &mut self.origins {
+            return Payload::Origin(origins.read(at));
         }
+        self.data(at)
+            .map_or(Payload::Hollow, |bytes| Payload::Bytes(bytes.to_vec()))
     }
 
     pub(crate) fn store(&mut self, at: &Located, data: &Payload) {
@@ -214,16 +217,13 @@ impl Memory {
 
     #[inline]
     pub(crate) fn copy(&mut self, dst: &Located, src: &Located) {
-        if dst == src {
+        if self.hollow && self.origins.is_none() || dst == src {
             return;
         }
-        if self.hollow {
-            if let Some(origins) = &mut self.origins {
-                origins.copy(dst, src);
-            }
-            return;
+        match &mut self.origins {
+            Some(origins) => origins.copy(dst, src),
+            None => self.copy_bytes(dst, src),
         }
-        self.copy_bytes(dst, src);
     }
 
     fn copy_bytes(&mut self, dst: &Located, src: &Located) {
@@ -339,7 +339,7 @@ impl Memory {
             start,
             end,
             rank,
-            memory: u32::try_from(stored.memory).unwrap_or(0),
+            memory: stored.memory,
         };
         Ok(self.origins.as_mut().map(|origins| (origins, at)))
     }

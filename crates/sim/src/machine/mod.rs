@@ -31,10 +31,15 @@
 
 mod alarm;
 mod arrive;
+mod engine;
 mod error;
+mod guards;
 mod issue;
+mod loads;
 mod memory;
 mod origins;
+mod outside;
+mod pieces;
 mod queues;
 mod signals;
 mod state;
@@ -45,15 +50,12 @@ pub use error::{SimError, Stuck, StuckOn};
 pub use memory::SegmentSpec;
 
 use crate::time::Ps;
-use crate::timeline::{Load, Timeline};
 use crate::topology::Topology;
-use issue::Progress;
-use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
-use ringwork_isa::{Compare, Contributions, Counted, Notify, ReduceOp, Result, Segment, Signal, Span};
+use ringwork_isa::Result;
+use ringwork_isa::stepped::{CoreId, Engine, SteppedCore};
 use state::State;
 use std::cell::RefCell;
 use std::future::Future;
-use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -98,83 +100,6 @@ struct Inner {
     /// Tasks that have ended since they were last asked for.
     ended: RefCell<Vec<TaskId>>,
     limit_ps: Ps,
-}
-
-impl Engine for Inner {
-    fn issue(
-        &self,
-        core: CoreId,
-        instruction: Instruction,
-        at: &'static Location<'static>,
-    ) -> Poll<Result<Answer>> {
-        self.state.borrow_mut().issue(core.0, instruction, at)
-    }
-
-    fn answer(&self, core: CoreId) -> Poll<Result<Answer>> {
-        self.state.borrow_mut().answer(core.0)
-    }
-
-    fn copy(&self, core: CoreId, dst: &Span, src: &Span, at: &'static Location<'static>) -> Poll<Result<()>> {
-        let state = &mut *self.state.borrow_mut();
-        state.core(core.0).at = Some(at);
-        let progress = state.copy(core.0, dst, src);
-        if let Ok(Progress::Done) = progress {
-            state.schedule_wakes();
-            return Poll::Ready(Ok(()));
-        }
-        let again = || Instruction::Copy { dst: *dst, src: *src };
-        state.begun(core.0, progress, again).map(|done| done.map(drop))
-    }
-
-    fn reduce(
-        &self,
-        core: CoreId,
-        dst: &Span,
-        sources: &[Span],
-        op: ReduceOp,
-        at: &'static Location<'static>,
-    ) -> Poll<Result<()>> {
-        let state = &mut *self.state.borrow_mut();
-        state.core(core.0).at = Some(at);
-        let progress = state.reduce(core.0, dst, sources, op);
-        let again = || Instruction::Reduce {
-            dst: *dst,
-            sources: sources.to_vec(),
-            op,
-        };
-        state.begun(core.0, progress, again).map(|done| done.map(drop))
-    }
-
-    fn notify(
-        &self,
-        core: CoreId,
-        signal: &Signal,
-        how: Notify,
-        at: &'static Location<'static>,
-    ) -> Poll<Result<()>> {
-        let state = &mut *self.state.borrow_mut();
-        state.core(core.0).at = Some(at);
-        let done = state.notify(core.0, signal, how);
-        state.schedule_wakes();
-        // A notification is posted: it never has to wait for anything.
-        Poll::Ready(done.map(drop))
-    }
-
-    fn wait(
-        &self,
-        core: CoreId,
-        signal: &Signal,
-        wanted: (Compare, i32),
-        at: &'static Location<'static>,
-    ) -> Poll<Result<i32>> {
-        let state = &mut *self.state.borrow_mut();
-        state.core(core.0).at = Some(at);
-        match state.wait(core.0, signal, Some(wanted)) {
-            Ok(Progress::Value(value)) => Poll::Ready(Ok(value)),
-            Ok(_) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        }
-    }
 }
 
 /// A machine that runs kernels in virtual time.
@@ -235,134 +160,6 @@ impl Machine {
         self.inner.state.borrow().fingerprint
     }
 
-    /// Defines a segment, zeroed.
-    ///
-    /// # Errors
-    /// If it exists, a member does not, or a memory is full.
-    pub fn define(&self, spec: SegmentSpec) -> std::result::Result<(), SimError> {
-        let ranks = self.ranks();
-        if let Some(rank) = spec.members.iter().find(|rank| **rank >= ranks) {
-            return Err(SimError::NoSuchRank { rank: *rank, ranks });
-        }
-        let state = &mut *self.inner.state.borrow_mut();
-        state.memory.define(spec, &state.topology.chip.memories)
-    }
-
-    /// Takes a segment away. Kernels that still use it get [`ringwork_isa::ErrorKind::NotMapped`].
-    pub fn release(&self, segment: Segment) {
-        let mut state = self.inner.state.borrow_mut();
-        state.memory.release(segment);
-        state.signals.release(segment.0);
-    }
-
-    /// Writes bytes of a segment from outside, in no time. Does nothing if only time is computed.
-    ///
-    /// # Errors
-    /// [`SimError::NotMapped`] if they are not there.
-    pub fn write(&self, segment: Segment, offset: u64, bytes: &[u8]) -> std::result::Result<(), SimError> {
-        let mut state = self.inner.state.borrow_mut();
-        if state.memory.is_hollow() {
-            return Ok(());
-        }
-        state
-            .memory
-            .host(segment, offset, bytes.len())?
-            .copy_from_slice(bytes);
-        let State { memory, signals, .. } = &mut *state;
-        signals.refresh(segment.0, offset..offset + bytes.len() as u64, |at| {
-            memory.word(segment.0, at)
-        });
-        Ok(())
-    }
-
-    /// Sets the signal at this offset of a segment from outside, in no time, and wakes whoever that satisfies. Does
-    /// nothing if only time is computed.
-    ///
-    /// # Errors
-    /// [`SimError::NotMapped`] if it is not there.
-    pub fn notify(&self, segment: Segment, offset: u64, value: i32) -> std::result::Result<(), SimError> {
-        let mut state = self.inner.state.borrow_mut();
-        if state.memory.is_hollow() {
-            return Ok(());
-        }
-        state.memory.host(segment, offset, 4)?;
-        state.set_from_outside(segment.0, offset, value);
-        Ok(())
-    }
-
-    /// Watches the signals at these offsets of segments, and no others: [`take_news`](Machine::take_news) then says
-    /// when one was changed, so that a host can stop at that very moment of virtual time. Those that are not there
-    /// are left out.
-    pub fn watch(&self, signals: &[(Segment, u64)]) {
-        let State {
-            memory, signals: all, ..
-        } = &mut *self.inner.state.borrow_mut();
-        let slot = |&(segment, offset): &(Segment, u64)| {
-            let value = memory.word(segment.0, offset)?;
-            Some(all.slot(segment.0, offset, || value))
-        };
-        let slots = signals.iter().filter_map(slot).collect();
-        all.watch(slots);
-    }
-
-    /// Whether a watched signal was changed since this was last asked.
-    #[must_use]
-    pub fn take_news(&self) -> bool {
-        self.inner.state.borrow_mut().signals.take_news()
-    }
-
-    /// Reads bytes of a segment from outside, in no time; zeros if only time is computed.
-    ///
-    /// # Errors
-    /// [`SimError::NotMapped`] if they are not there.
-    pub fn read(&self, segment: Segment, offset: u64, len: usize) -> std::result::Result<Vec<u8>, SimError> {
-        let mut state = self.inner.state.borrow_mut();
-        if state.memory.is_hollow() {
-            return Ok(vec![0; len]);
-        }
-        state
-            .memory
-            .host(segment, offset, len)
-            .map(|bytes| bytes.to_vec())
-    }
-
-    /// Says from outside where bytes of a segment come from, all of one member's window. Does nothing unless this
-    /// machine [proves](Options::prove).
-    ///
-    /// # Errors
-    /// [`SimError::NotMapped`] if they are not there.
-    pub fn set_origin(
-        &self,
-        segment: Segment,
-        offset: u64,
-        origin: &Contributions,
-    ) -> std::result::Result<(), SimError> {
-        let mut state = self.inner.state.borrow_mut();
-        if let Some((origins, at)) = state.memory.host_origins(segment, offset, origin.bytes())? {
-            origins.write(&at, origin);
-        }
-        Ok(())
-    }
-
-    /// Where bytes of a segment come from, all of one member's window; nobody's input unless this machine
-    /// [proves](Options::prove).
-    ///
-    /// # Errors
-    /// [`SimError::NotMapped`] if they are not there.
-    pub fn origin(
-        &self,
-        segment: Segment,
-        offset: u64,
-        bytes: u64,
-    ) -> std::result::Result<Contributions, SimError> {
-        let mut state = self.inner.state.borrow_mut();
-        let found = state.memory.host_origins(segment, offset, bytes)?;
-        Ok(found.map_or_else(
-            || Contributions::of(Counted::NOTHING, 0, bytes),
-            |(origins, at)| origins.read(&at),
-        ))
-    }
-
     /// Starts a kernel on a rank, now (plus the chip's launch time).
     ///
     /// # Errors
@@ -385,15 +182,16 @@ impl Machine {
     }
 
     /// Starts a kernel for a task that runs, on a core of the same rank, now: there is nothing to launch. Its part of
-    /// the timeline is called after the core. When it ends, the task that it was started for is polled.
+    /// the timeline is called after the core, with an arrow from the end of the task that it came `after`. When it ends,
+    /// the task that it was started for is polled.
     ///
     /// # Errors
     /// [`SimError::NoSuchTask`] if that task has ended.
     pub fn spawn_inside<F>(
         &self,
         task: TaskId,
-        core: &str,
-        label: impl Into<String>,
+        after: Option<TaskId>,
+        (core, label): (&str, &str),
         kernel: impl FnOnce(SimCore) -> F,
     ) -> std::result::Result<TaskId, SimError>
     where
@@ -402,7 +200,7 @@ impl Machine {
         let mut state = self.inner.state.borrow_mut();
         let parent = state.cores.get(task.0 as usize).and_then(Option::as_ref);
         let rank = parent.map(|parent| parent.rank).ok_or(SimError::NoSuchTask)?;
-        let id = state.start_inside(task.0, core, label.into());
+        let id = state.start_inside(task.0, after.map(|after| after.0), core, label.to_owned());
         drop(state);
         Ok(self.started(id, rank, kernel))
     }
@@ -537,7 +335,7 @@ impl Machine {
             labels.push(core.take());
         }
         for cell in &mut state.signals.cells {
-            cell.waiters.clear();
+            drop(cell.waiters.take());
         }
         drop(state);
         let dropped: Vec<Option<Kernel>> = self
@@ -563,77 +361,5 @@ impl Machine {
 
     fn take_failure(&self) -> Option<(u32, String, ringwork_isa::Error)> {
         self.inner.state.borrow_mut().failure.take()
-    }
-
-    /// Load of every link that carried anything, busiest first, then by number.
-    #[must_use]
-    pub fn loads(&self) -> Vec<Load> {
-        let state = self.inner.state.borrow();
-        let fabric = state.network.fabric();
-        let mut loads: Vec<Load> = fabric
-            .links()
-            .filter_map(|link| {
-                let (bytes, busy_ps) = state.network.load(link);
-                let name = || format!("{} {}", fabric.section(link), fabric.link_name(link));
-                (bytes > 0).then(|| Load {
-                    name: name(),
-                    bytes,
-                    busy_ps,
-                })
-            })
-            .collect();
-        loads.sort_by_key(|load| std::cmp::Reverse(load.busy_ps));
-        loads
-    }
-
-    /// The busiest link and its load; ties go to the lowest number.
-    #[must_use]
-    pub fn busiest(&self) -> Option<Load> {
-        let state = self.inner.state.borrow();
-        let links = state.network.fabric().links();
-        let link = links.max_by_key(|link| (state.network.load(*link).1, u32::MAX - link))?;
-        let (bytes, busy_ps) = state.network.load(link);
-        let fabric = state.network.fabric();
-        (bytes > 0).then(|| Load {
-            name: format!("{} {}", fabric.section(link), fabric.link_name(link)),
-            bytes,
-            busy_ps,
-        })
-    }
-
-    /// Bytes over all links of the network together.
-    #[must_use]
-    pub fn bytes_carried(&self) -> u64 {
-        let state = self.inner.state.borrow();
-        state
-            .network
-            .fabric()
-            .links()
-            .map(|link| state.network.load(link).0)
-            .sum()
-    }
-
-    /// What ran where and when, if the machine was asked to keep it.
-    #[must_use]
-    pub fn timeline(&self) -> Timeline {
-        let loads = self.loads();
-        let state = self.inner.state.borrow();
-        let (rows, places) = state.trace.all_rows(state.topology.ranks());
-        let place = |row: u32| places.get(row as usize).copied().unwrap_or(row);
-        let mut timeline = Timeline {
-            title: state.topology.name.clone(),
-            rows,
-            slices: state.trace.slices.clone(),
-            arrows: state.trace.arrows.clone(),
-            loads,
-        };
-        for slice in &mut timeline.slices {
-            slice.row = place(slice.row);
-        }
-        for arrow in &mut timeline.arrows {
-            (arrow.from.0, arrow.to.0) = (place(arrow.from.0), place(arrow.to.0));
-        }
-        timeline.sort();
-        timeline
     }
 }

@@ -2,19 +2,16 @@
 //!
 //! Each rank's memory is pieces by where they begin. Memory that is no piece was never written to. Pieces are not
 //! joined when they come to touch: kernels write the same parts over and over, which then find their piece at once.
-//!
-//! # Invariants
-//! - **ORG-1 (apart).** Pieces of a rank's memory do not overlap.
 
 use super::memory::Located;
-use ringwork_isa::{Contributions, Counted, Piece};
-use std::collections::BTreeMap;
+use super::pieces::Pieces;
+use ringwork_isa::{Contributions, Piece};
 
 /// The origin of everything, by rank.
 #[derive(Debug, Default)]
 pub(crate) struct Origins {
-    /// By segment and first byte.
-    ranks: Vec<BTreeMap<(u32, u64), Piece>>,
+    /// By segment: a rank is in few.
+    ranks: Vec<Vec<(u32, Pieces)>>,
     /// What is being moved; kept for its room.
     moved: Contributions,
 }
@@ -22,85 +19,47 @@ pub(crate) struct Origins {
 impl Origins {
     pub(crate) fn new(ranks: u32) -> Origins {
         Origins {
-            ranks: std::iter::repeat_with(BTreeMap::new)
-                .take(ranks as usize)
-                .collect(),
+            ranks: std::iter::repeat_with(Vec::new).take(ranks as usize).collect(),
             moved: Contributions::default(),
         }
     }
 
-    pub(crate) fn read(&self, at: &Located) -> Contributions {
+    fn pieces(&mut self, at: &Located) -> &mut Pieces {
+        let all = &mut self.ranks[at.rank as usize];
+        let known = all.iter().position(|(segment, _)| *segment == at.segment);
+        let index = known.unwrap_or_else(|| {
+            all.push((at.segment, Pieces::default()));
+            all.len() - 1
+        });
+        &mut all[index].1
+    }
+
+    pub(crate) fn read(&mut self, at: &Located) -> Contributions {
         let mut all = Contributions::default();
         self.read_into(at, &mut all);
         all
     }
 
-    fn read_into(&self, at: &Located, out: &mut Contributions) {
+    fn read_into(&mut self, at: &Located, out: &mut Contributions) {
         out.clear();
-        let pieces = &self.ranks[at.rank as usize];
-        let mut next = at.start;
-        let before = pieces.range(..(at.segment, at.start)).next_back();
-        let before = before
-            .filter(|((segment, first), piece)| *segment == at.segment && first + piece.bytes() > at.start);
-        let inside = pieces.range((at.segment, at.start)..(at.segment, at.end));
-        for ((_, first), piece) in before.into_iter().chain(inside) {
-            out.push(Piece::new(Counted::NOTHING, 0, first.saturating_sub(next)));
-            let (start, end) = (at.start.max(*first), at.end.min(first + piece.bytes()));
-            out.push(piece.part(start - first..end - first));
-            next = end;
-        }
-        out.push(Piece::new(Counted::NOTHING, 0, at.end - next));
+        self.pieces(at).read(at.start..at.end, |piece| out.push(piece));
+    }
+
+    /// All of it, if it is one piece.
+    fn whole(&mut self, at: &Located) -> Option<Piece> {
+        self.pieces(at).whole(at.start..at.end)
     }
 
     /// Writes as many bytes as `what` has, from `at.start` on.
     pub(crate) fn write(&mut self, at: &Located, what: &Contributions) {
-        let pieces = &mut self.ranks[at.rank as usize];
-        if let [piece] = what.pieces()
-            && let Some(place) = pieces.get_mut(&(at.segment, at.start))
-            && place.bytes() == piece.bytes()
-        {
-            *place = piece.clone();
-            return;
-        }
-        self.clear(at);
-        let pieces = &mut self.ranks[at.rank as usize];
-        let mut first = at.start;
-        for piece in what.pieces() {
-            pieces.insert((at.segment, first), piece.clone());
-            first += piece.bytes();
-        }
-    }
-
-    /// Makes room: cuts what reaches in from before and out behind, and takes away the rest.
-    fn clear(&mut self, at: &Located) {
-        let pieces = &mut self.ranks[at.rank as usize];
-        let mut behind = None;
-        if let Some(((segment, first), piece)) = pieces.range_mut(..(at.segment, at.start)).next_back()
-            && *segment == at.segment
-            && first + piece.bytes() > at.start
-        {
-            let end = first + piece.bytes();
-            if end > at.end {
-                behind = Some(piece.part(at.end - first..end - first));
-            }
-            piece.truncate(at.start - first);
-        }
-        while let Some(((_, first), piece)) = pieces
-            .range((at.segment, at.start)..(at.segment, at.end))
-            .next_back()
-        {
-            let (first, end) = (*first, first + piece.bytes());
-            if end > at.end {
-                behind = Some(piece.part(at.end - first..end - first));
-            }
-            pieces.remove(&(at.segment, first));
-        }
-        if let Some(behind) = behind {
-            pieces.insert((at.segment, at.end), behind);
-        }
+        self.pieces(at).write(at.start, what.pieces());
     }
 
     pub(crate) fn copy(&mut self, dst: &Located, src: &Located) {
+        if let Some(piece) = self.whole(src) {
+            self.pieces(dst).write(dst.start, &[piece]);
+            return;
+        }
         let mut moved = std::mem::take(&mut self.moved);
         self.read_into(src, &mut moved);
         self.write(dst, &moved);
@@ -111,6 +70,10 @@ impl Origins {
         let Some((first, rest)) = sources.split_first() else {
             return;
         };
+        if let Some(sum) = self.sum_of_whole(first, rest) {
+            self.pieces(dst).write(dst.start, &[sum]);
+            return;
+        }
         let mut sum = self.read(first);
         let mut next = std::mem::take(&mut self.moved);
         for source in rest {
@@ -121,9 +84,18 @@ impl Origins {
         self.write(dst, &sum);
     }
 
+    /// The sum, if each source is one piece.
+    fn sum_of_whole(&mut self, first: &Located, rest: &[Located]) -> Option<Piece> {
+        let mut sum = self.whole(first)?;
+        for source in rest {
+            sum = sum.plus(&self.whole(source)?);
+        }
+        Some(sum)
+    }
+
     pub(crate) fn release(&mut self, segment: u32) {
-        for pieces in &mut self.ranks {
-            pieces.retain(|(of, _), _| *of != segment);
+        for all in &mut self.ranks {
+            all.retain(|(of, _)| *of != segment);
         }
     }
 }
@@ -132,6 +104,7 @@ impl Origins {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use ringwork_isa::Counted;
 
     fn at(start: u64, end: u64) -> Located {
         Located {
@@ -145,9 +118,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_say_what_bytes_would(writes in prop::collection::vec((0u64..60, 1u64..30, 0u32..5), 0..40)) {
+        fn pieces_say_what_bytes_would(writes in prop::collection::vec((0u64..600, 1u64..30, 0u32..5), 0..400)) {
             let mut origins = Origins::new(1);
-            let mut bytes: Vec<Option<(u32, u64)>> = vec![None; 100];
+            let mut bytes: Vec<Option<(u32, u64)>> = vec![None; 640];
             for (start, len, member) in writes {
                 origins.write(&at(start, start + len), &Contributions::input(member, start, len));
                 for i in start..start + len {
@@ -161,8 +134,8 @@ mod tests {
                     Some((member, from)) => Piece::new(Counted::once(member..member + 1), from, 1),
                 });
             }
-            prop_assert_eq!(&origins.read(&at(0, 100)), &wanted);
-            prop_assert_eq!(origins.read(&at(13, 57)), wanted.slice(13..57));
+            prop_assert_eq!(&origins.read(&at(0, 640)), &wanted);
+            prop_assert_eq!(origins.read(&at(13, 557)), wanted.slice(13..557));
         }
     }
 }

@@ -10,8 +10,9 @@
 //! - A credit is a message of its own size on the way back.
 //! - Slots are read and written side by side: they do not contend for their memory.
 
+use super::guards::Until;
 use super::issue::Progress;
-use super::state::{Event, Notice, Purpose, Reply, State, Until};
+use super::state::{Event, Notice, Purpose, Reply, State};
 use crate::net::Sent;
 use crate::time::Ps;
 use ringwork_isa::stepped::{Answer, Payload};
@@ -36,7 +37,7 @@ impl State {
             core,
             slot: cell,
             how: Notify::Set(value),
-            after: state.oldest + state.inflight.len() as u64,
+            after: state.inflight.next(),
             floor_ps: state.floor_ps.max(now),
             issued_ps: now,
             rank,
@@ -118,13 +119,7 @@ impl State {
                 )));
             }
             Some(Until::At(at)) => Some((*at).max(now)),
-            Some(Until::Sequence(s)) => {
-                let waiting = s
-                    .checked_sub(state.oldest)
-                    .and_then(|i| state.inflight.get(usize::try_from(i).ok()?))
-                    .is_some_and(|arrived| !arrived);
-                (!waiting).then_some(now)
-            }
+            Some(until @ Until::Sequence(_)) => state.inflight.is_over(*until, now).then_some(now),
         };
         let Some(at) = over else {
             return Ok(Progress::Again);

@@ -1,29 +1,41 @@
 //! Signals of a simulated machine, and who waits for them.
 
-use ringwork_isa::{Compare, Notify};
+use ringwork_isa::{Compare, Notify, SIGNAL_STRIDE_BYTES};
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::ops::Range;
 
-/// A hash of two numbers: quick, the same on every build, and never iterated over.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mix(u64);
+/// Where a signal is: its segment, and its offset there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Address(u32, u64);
 
-impl Hasher for Mix {
+impl Hash for Address {
+    /// Signals of a page come side by side: a core uses many of its own in turn, and those of its neighbours.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Address(segment, offset) = *self;
+        let (page, cell) = (offset >> 12, offset / SIGNAL_STRIDE_BYTES % 32);
+        let mixed = (page ^ u64::from(segment) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = mixed ^ mixed >> 32;
+        // The table looks for a place by the low bits, and compares the high ones first.
+        state.write_u64((mixed & !31 | cell) ^ cell << 57);
+    }
+}
+
+/// The hash of one number that is mixed already: the same in every build, and never iterated over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
     fn finish(&self) -> u64 {
         self.0
     }
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            self.write_u64(u64::from(*byte));
+            self.write_u64(self.0.rotate_left(8) ^ u64::from(*byte));
         }
     }
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
     fn write_u64(&mut self, value: u64) {
-        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 29);
+        self.0 = value;
     }
 }
 
@@ -43,12 +55,60 @@ pub(crate) struct Waiter {
     pub(crate) operand: i32,
 }
 
+/// Who waits for a signal, the longest first. Mostly nobody or one: that needs no allocation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Waiters {
+    first: Option<Waiter>,
+    more: Vec<Waiter>,
+}
+
+impl Waiters {
+    #[inline(always)]
+    pub(crate) fn push(&mut self, waiter: Waiter) {
+        match self.first {
+            None => self.first = Some(waiter),
+            Some(_) => self.more.push(waiter),
+        }
+    }
+
+    /// Takes those whom a value satisfies, and tells of each.
+    #[inline(always)]
+    pub(crate) fn satisfy(&mut self, value: i32, mut tell: impl FnMut(u32)) {
+        let Some(first) = self.first else {
+            return;
+        };
+        let holds = |waiter: &Waiter| waiter.compare.holds(value, waiter.operand);
+        if holds(&first) {
+            self.first = None;
+            tell(first.core);
+        }
+        if !self.more.is_empty() {
+            self.more.retain(|waiter| {
+                let satisfied = holds(waiter);
+                if satisfied {
+                    tell(waiter.core);
+                }
+                !satisfied
+            });
+            if self.first.is_none() && !self.more.is_empty() {
+                self.first = Some(self.more.remove(0));
+            }
+        }
+    }
+
+    /// Takes all of them.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = u32> {
+        let Waiters { first, more } = std::mem::take(self);
+        first.into_iter().chain(more).map(|waiter| waiter.core)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) segment: u32,
     pub(crate) offset: u64,
     pub(crate) value: i32,
-    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) waiters: Waiters,
     /// Who changed it last, and when that was issued: the cause of what follows.
     pub(crate) cause: (u32, u64),
     /// Somebody outside wants to know when it changes.
@@ -58,7 +118,7 @@ pub(crate) struct Cell {
 /// Every signal that was ever touched.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
-    slots: HashMap<(u32, u64), u32, BuildHasherDefault<Mix>>,
+    slots: HashMap<Address, u32, BuildHasherDefault<Mixed>>,
     pub(crate) cells: Vec<Cell>,
     /// Segments that have signals.
     segments: BTreeSet<u32>,
@@ -74,13 +134,13 @@ impl Signals {
     #[inline]
     pub(crate) fn slot(&mut self, segment: u32, offset: u64, first: impl FnOnce() -> i32) -> u32 {
         let (cells, segments) = (&mut self.cells, &mut self.segments);
-        *self.slots.entry((segment, offset)).or_insert_with(|| {
+        *self.slots.entry(Address(segment, offset)).or_insert_with(|| {
             segments.insert(segment);
             cells.push(Cell {
                 segment,
                 offset,
                 value: first(),
-                waiters: Vec::new(),
+                waiters: Waiters::default(),
                 cause: (u32::MAX, 0),
                 watched: false,
             });
@@ -115,7 +175,7 @@ impl Signals {
         self.gone = self.gone.wrapping_add(1);
         // Slots stay, so that numbers in flight keep their meaning; only the way to them goes.
         if self.segments.remove(&segment) {
-            self.slots.retain(|(of, _), _| *of != segment);
+            self.slots.retain(|Address(of, _), _| *of != segment);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::error::{Stuck, StuckOn};
+use super::guards::{Guards, Inflight, Until};
 use super::memory::{Located, Memory};
 use super::signals::Signals;
 use super::trace::Trace;
@@ -80,35 +81,6 @@ pub(crate) struct Notice {
     pub(crate) rank: u32,
 }
 
-/// When something posted is over.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Until {
-    At(Ps),
-    /// When this posted transfer has arrived.
-    Sequence(u64),
-}
-
-/// A posted transfer whose memory is still in use.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Posted {
-    pub(crate) src: Option<(Located, Until)>,
-    pub(crate) dst: (Located, Until),
-}
-
-impl Core {
-    /// Keeps a posted transfer's memory until it is over.
-    #[inline]
-    pub(crate) fn guard(&mut self, posted: Posted) {
-        let end = |until| match until {
-            Until::At(at) => at,
-            Until::Sequence(_) => Ps::MAX,
-        };
-        let read = posted.src.map_or(0, |(_, until)| end(until));
-        self.posted_until_ps = self.posted_until_ps.max(read).max(end(posted.dst.1));
-        self.posted.push(posted);
-    }
-}
-
 /// A transfer that waits for a DMA engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Queued {
@@ -171,13 +143,8 @@ pub(crate) struct Core {
     pub(crate) polling: bool,
     /// Everything posted with a known arrival has arrived by then.
     pub(crate) floor_ps: Ps,
-    /// Posted transfers of unknown arrival, oldest first: whether each has arrived.
-    pub(crate) inflight: VecDeque<bool>,
-    /// Sequence number of the first of them.
-    pub(crate) oldest: u64,
-    pub(crate) posted: Vec<Posted>,
-    /// When all of these are over; the end of time if that is not known.
-    pub(crate) posted_until_ps: Ps,
+    pub(crate) inflight: Inflight,
+    pub(crate) guards: Guards,
     /// Notifications that have arrived before what they must follow.
     pub(crate) parked: Vec<Notice>,
     /// An instruction that waits for memory or a DMA queue.
@@ -335,10 +302,13 @@ impl State {
     }
 
     /// Starts a core of a rank for a task of its own, now.
-    pub(crate) fn start_inside(&mut self, parent: u32, core: &str, label: String) -> u32 {
+    pub(crate) fn start_inside(&mut self, parent: u32, after: Option<u32>, core: &str, label: String) -> u32 {
         self.core(parent).children += 1;
         let rank = self.core(parent).rank;
         let row = self.topology.ranks() + self.trace.row(rank, core);
+        if let Some(after) = after {
+            self.trace.follows(after, (row, self.now()));
+        }
         self.start_at(self.now(), (rank, row), Some(parent), label)
     }
 
@@ -355,10 +325,8 @@ impl State {
             open: false,
             polling: false,
             floor_ps: 0,
-            inflight: VecDeque::new(),
-            oldest: 0,
-            posted: Vec::new(),
-            posted_until_ps: 0,
+            inflight: Inflight::default(),
+            guards: Guards::default(),
             parked: Vec::new(),
             stalled: None,
             fetches: 0,
@@ -474,7 +442,7 @@ impl State {
             return;
         }
         let (row, start, label) = (state.row, state.started_ps, state.label.clone());
-        self.trace.task(row, start, now, label);
+        self.trace.task(core, row, (start, now), label);
         self.finished.push(core);
     }
 

@@ -3,6 +3,7 @@
 use super::state::Waiting;
 use crate::time::Ps;
 use crate::timeline::{Arrow, Kind, Slice};
+use std::collections::BTreeMap;
 
 /// Records of a run; empty unless tracing.
 #[derive(Debug, Default)]
@@ -12,6 +13,8 @@ pub(crate) struct Trace {
     rows: Vec<(u32, String)>,
     pub(crate) slices: Vec<Slice>,
     pub(crate) arrows: Vec<Arrow>,
+    /// The row and the end of every task that is over.
+    ended: BTreeMap<u32, (u32, Ps)>,
 }
 
 impl Trace {
@@ -75,8 +78,18 @@ impl Trace {
         self.slices.push(slice);
     }
 
-    pub(crate) fn task(&mut self, rank: u32, start: Ps, end: Ps, label: String) {
-        self.slice(rank, Kind::Task, (start, end.max(start + 1)), 0, || label);
+    /// A task is over.
+    pub(crate) fn task(&mut self, task: u32, row: u32, (start, end): (Ps, Ps), label: String) {
+        self.slice(row, Kind::Task, (start, end.max(start + 1)), 0, || label);
+        if self.on {
+            self.ended.insert(task, (row, end));
+        }
+    }
+
+    /// Something begins because a task is over.
+    pub(crate) fn follows(&mut self, task: u32, to: (u32, Ps)) {
+        let ended = self.ended.get(&task);
+        self.arrows.extend(ended.map(|&from| Arrow { from, to }));
     }
 
     #[inline]

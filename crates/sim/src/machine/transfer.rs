@@ -1,67 +1,59 @@
 //! Transfers: how an instruction's bytes get their engines, their links and their ports.
 
+use super::guards::Until;
 use super::memory::Located;
-use super::state::{Event, Posted, Purpose, Queued, Reply, State, Until};
+use super::state::{Event, Purpose, Queued, Reply, State};
 use crate::net::Sent;
 use crate::time::Ps;
 use ringwork_isa::Work;
 
 impl State {
-    /// Hands a transfer to a DMA engine or its queue; `false` if both are full.
-    pub(crate) fn post(&mut self, core: u32, src: Option<Located>, dst: Located) -> bool {
+    /// Hands a transfer to a DMA engine or its queue, and says when it is over; `None` if both are full.
+    pub(crate) fn post(&mut self, core: u32, src: Option<&Located>, dst: &Located) -> Option<Until> {
         let (now, rank) = (self.now(), self.core(core).rank);
-        let dma = self.topology.chip.dma;
         let engines = &mut self.engines[rank as usize];
         if engines.dma_free_ps.is_empty() || engines.dma_free_ps.iter().any(|free| *free <= now) {
-            self.transfer(core, src, dst, None);
-            return true;
+            return Some(self.transfer(core, src, dst, None));
         }
-        if engines.queue.len() >= dma.queue as usize {
+        if engines.queue.len() >= self.topology.chip.dma.queue as usize {
             engines.refused.push_back(core);
-            return false;
+            return None;
         }
-        let sequence = self.open_sequence(core);
+        let state = self.core(core);
+        let sequence = state.inflight.open();
         let until = Until::Sequence(sequence);
-        let posted = Posted {
-            src: src.map(|src| (src, until)),
-            dst: (dst, until),
-        };
-        self.core(core).guard(posted);
+        if let Some(src) = src {
+            state.guards.read(src, until);
+        }
+        state.guards.written(dst, until);
         self.engines[rank as usize].queue.push_back(Queued {
             core,
             sequence,
-            src,
-            dst,
+            src: src.copied(),
+            dst: *dst,
         });
-        true
+        Some(until)
     }
 
-    fn open_sequence(&mut self, core: u32) -> u64 {
-        let state = self.core(core);
-        state.inflight.push_back(false);
-        state.oldest + state.inflight.len() as u64 - 1
-    }
-
-    /// Sends a transfer on its way now. `sequence` if it was queued before.
+    /// Sends a transfer on its way now, and says when it is over. `sequence` if it was queued before.
     #[inline(always)]
-    fn transfer(&mut self, core: u32, src: Option<Located>, dst: Located, sequence: Option<u64>) {
+    fn transfer(&mut self, core: u32, src: Option<&Located>, dst: &Located, sequence: Option<u64>) -> Until {
         let (now, rank, bytes) = (self.now(), self.core(core).rank, dst.bytes());
         let from = src.map_or(rank, |src| src.rank);
         if from == rank && from != dst.rank && !self.has_ports {
             let start = now.saturating_add(self.topology.chip.dma.start_ps);
             let sent = self.send_between(start, from, dst.rank, bytes);
-            self.follow(core, sent, (src, dst), sequence, (from, start, bytes));
-            return;
+            return self.follow(core, sent, (src, dst), sequence, (from, start, bytes));
         }
         let mut path = std::mem::take(&mut self.path);
         path.clear();
         let request = if from == rank { 0 } else { self.latency(rank, from) };
-        if let Some(src) = &src {
+        if let Some(src) = src {
             self.port(src, &mut path);
         }
         self.route(from, dst.rank, &mut path);
         if src.is_none_or(|src| src.rank != dst.rank || src.memory != dst.memory) {
-            self.port(&dst, &mut path);
+            self.port(dst, &mut path);
         }
         // A copy inside one memory reads and writes it: twice the bytes through one port.
         let local = src.is_some_and(|src| src.rank == dst.rank && src.memory == dst.memory);
@@ -78,7 +70,7 @@ impl State {
             self.network.send(now, start, &path, charged)
         };
         self.path = path;
-        self.follow(core, sent, (src, dst), sequence, (from, start, bytes));
+        self.follow(core, sent, (src, dst), sequence, (from, start, bytes))
     }
 
     /// Sends bytes from one rank to another; memories cost nothing.
@@ -103,42 +95,39 @@ impl State {
         sent
     }
 
-    /// Keeps the books of a transfer that is on its way.
+    /// Keeps the books of a transfer that is on its way, and says when it is over.
     #[inline(always)]
     fn follow(
         &mut self,
         core: u32,
         sent: Sent,
-        (src, dst): (Option<Located>, Located),
-        sequence: Option<u64>,
+        (src, dst): (Option<&Located>, &Located),
+        queued: Option<u64>,
         (from, start_ps, bytes): (u32, Ps, u64),
-    ) {
+    ) -> Until {
         let now = self.now();
-        let injected = match sent {
+        let state = self.core(core);
+        let rank = state.rank;
+        let (read, until, injected) = match sent {
             Sent::Final {
                 injected_ps,
                 arrival_ps,
             } => {
-                let state = self.core(core);
                 state.floor_ps = state.floor_ps.max(arrival_ps);
-                if sequence.is_none() && arrival_ps > now {
-                    let src = src.map(|src| (src, Until::At(injected_ps)));
-                    state.guard(Posted {
-                        src,
-                        dst: (dst, Until::At(arrival_ps)),
-                    });
-                }
                 self.trace.transfer(from, dst.rank, start_ps, arrival_ps, bytes);
-                if let Some(sequence) = sequence {
+                if let Some(sequence) = queued {
                     // The low bits: no core has 2^32 transfers under way.
                     #[allow(clippy::cast_possible_truncation, reason = "see above")]
                     self.queue.push(arrival_ps, Event::Landed(core, sequence as u32));
                 }
-                injected_ps
+                (
+                    Until::At(injected_ps),
+                    Until::At(arrival_ps.max(now)),
+                    injected_ps,
+                )
             }
             Sent::Booked { flow, injected_ps } => {
-                let known = sequence;
-                let sequence = known.unwrap_or_else(|| self.open_sequence(core));
+                let sequence = queued.unwrap_or_else(|| state.inflight.open());
                 let purpose = Purpose::Posted {
                     core,
                     sequence,
@@ -148,32 +137,29 @@ impl State {
                     from,
                 };
                 self.set_purpose(flow, purpose);
-                if known.is_none() {
-                    let exact = start_ps <= now;
-                    let src_until = if exact {
-                        Until::At(injected_ps)
-                    } else {
-                        Until::Sequence(sequence)
-                    };
-                    let posted = Posted {
-                        src: src.map(|src| (src, src_until)),
-                        dst: (dst, Until::Sequence(sequence)),
-                    };
-                    self.core(core).guard(posted);
-                }
-                injected_ps
+                let until = Until::Sequence(sequence);
+                let read = if start_ps <= now {
+                    Until::At(injected_ps)
+                } else {
+                    until
+                };
+                (read, until, injected_ps)
             }
         };
-        let rank = self.core(core).rank;
-        if let Some(engine) = self.engines[rank as usize]
-            .dma_free_ps
-            .iter_mut()
-            .find(|free| **free <= now)
-        {
-            *engine = injected;
-            let at = *engine;
-            self.queue.push(at, Event::Dma(rank));
+        // What was queued is guarded since then.
+        if queued.is_none() && !matches!(until, Until::At(at) if at <= now) {
+            let state = self.core(core);
+            if let Some(src) = src {
+                state.guards.read(src, read);
+            }
+            state.guards.written(dst, until);
         }
+        let engines = &mut self.engines[rank as usize];
+        if let Some(engine) = engines.dma_free_ps.iter_mut().find(|free| **free <= now) {
+            *engine = injected;
+            self.queue.push(injected, Event::Dma(rank));
+        }
+        until
     }
 
     /// An engine of this rank may be free: the next in the queue gets it.
@@ -184,7 +170,7 @@ impl State {
             return;
         }
         if let Some(next) = engines.queue.pop_front() {
-            self.transfer(next.core, next.src, next.dst, Some(next.sequence));
+            self.transfer(next.core, next.src.as_ref(), &next.dst, Some(next.sequence));
         }
         if let Some(core) = self.engines[rank as usize].refused.pop_front() {
             self.retry(core);

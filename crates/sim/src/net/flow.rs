@@ -93,6 +93,19 @@ struct Link {
     bookings: VecDeque<Booking>,
 }
 
+impl Link {
+    /// Forgets bookings that are never withdrawn any more (NET-2).
+    #[inline]
+    fn settle(&mut self, now: Ps) {
+        while let Some(first) = self.bookings.front()
+            && first.arrival <= now
+        {
+            self.free_at = first.end;
+            self.bookings.pop_front();
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct Message {
     path: Vec<u32>,
@@ -341,12 +354,7 @@ impl Network {
     /// Takes a turn on a link: when it starts and ends. `turn.end` comes in as the time of service.
     fn claim(&mut self, now: Ps, link: u32, mut turn: Booking) -> (Ps, Ps) {
         let state = &mut self.links[link as usize];
-        while let Some(first) = state.bookings.front()
-            && first.arrival <= now
-        {
-            state.free_at = first.end;
-            state.bookings.pop_front();
-        }
+        state.settle(now);
         let place = state
             .bookings
             .partition_point(|other| other.arrival <= turn.arrival);
@@ -360,7 +368,7 @@ impl Network {
             .get(place)
             .is_some_and(|next| turn.end > next.arrival)
         {
-            self.displace(link, place);
+            self.displace(now, link, place);
         }
         let state = &mut self.links[link as usize];
         if turn.arrival <= now {
@@ -372,13 +380,15 @@ impl Network {
     }
 
     /// Withdraws the bookings of a link from `place` on, and everything that was built on them.
-    fn displace(&mut self, link: u32, place: usize) {
+    fn displace(&mut self, now: Ps, link: u32, place: usize) {
         let mut stack = std::mem::take(&mut self.displaced);
         self.withdraw(link, place, &mut stack);
         while let Some(booking) = stack.pop() {
             let path = std::mem::take(&mut self.messages[booking.flow as usize].path);
             for (hop, link) in path.iter().enumerate().skip(booking.hop as usize + 1) {
                 let mine = |other: &Booking| other.flow == booking.flow && other.hop as usize == hop;
+                // A settled booking may be of an earlier message of the same number.
+                self.links[*link as usize].settle(now);
                 if let Some(place) = self.links[*link as usize].bookings.iter().position(mine) {
                     let below = stack.len();
                     self.withdraw(*link, place, &mut stack);

@@ -71,6 +71,16 @@ fn any_level() -> impl Strategy<Value = Level> {
 
 /// Sends messages (departure, source, destination, bytes) and returns when each arrives.
 fn arrivals(fabric: &Arc<Fabric>, messages: &[(Ps, u32, u32, u64)], hop_by_hop: bool) -> (Vec<Ps>, u64, u64) {
+    arrivals_of(fabric, messages, &vec![0; messages.len()], hop_by_hop)
+}
+
+/// The same, of messages that are sent so much before they depart.
+fn arrivals_of(
+    fabric: &Arc<Fabric>,
+    messages: &[(Ps, u32, u32, u64)],
+    early: &[Ps],
+    hop_by_hop: bool,
+) -> (Vec<Ps>, u64, u64) {
     enum Event {
         Send(usize),
         Wake(Flow),
@@ -81,15 +91,15 @@ fn arrivals(fabric: &Arc<Fabric>, messages: &[(Ps, u32, u32, u64)], hop_by_hop: 
     let mut arrived = vec![0; messages.len()];
     let mut who = vec![0; messages.len()];
     for (i, message) in messages.iter().enumerate() {
-        queue.push(message.0, Event::Send(i));
+        queue.push(message.0 - early[i], Event::Send(i));
     }
     while let Some((now, event)) = queue.pop() {
         match event {
             Event::Send(i) => {
-                let (_, src, dst, bytes) = messages[i];
+                let (depart, src, dst, bytes) = messages[i];
                 let mut path = Vec::new();
                 network.route(src, dst, &mut path);
-                match network.send(now, now, &path, bytes) {
+                match network.send(now, depart, &path, bytes) {
                     Sent::Final { arrival_ps, .. } => arrived[i] = arrival_ps,
                     Sent::Booked { flow, .. } => who[flow as usize] = i,
                 }
@@ -138,6 +148,29 @@ proptest! {
         let n = fabric.places();
         let messages: Vec<_> = raw.iter().enumerate().map(|(i, (at, src, dst, bytes))| (at * 61 + i as u64, src % n, dst % n, *bytes)).filter(|m| m.1 != m.2).collect();
         let (ahead, carried, _) = arrivals(&fabric, &messages, false);
+        let (slowly, carried_slowly, _) = arrivals(&fabric, &messages, true);
+        prop_assert_eq!(ahead, slowly);
+        prop_assert_eq!(carried, carried_slowly);
+    }
+
+    #[test]
+    fn messages_that_are_sent_before_they_depart_arrive_when_they_would_if_sent_then(
+        raw in prop::collection::vec((0u64..1_000_000, 0u32..64, 0u32..64, 1u64..40_000, 0u64..8_000_000), 1..300),
+        shape in 0usize..3,
+    ) {
+        let shape = [Shape::Ring(6), Shape::Torus(vec![3, 3]), Shape::Mesh(vec![2, 2, 2])][shape].clone();
+        let mut level = level(shape, 1, 0);
+        level.link = LinkClass { bandwidth: Rate::per_second(7_919_000_003).unwrap(), latency_ps: 104_729 };
+        let fabric = fabric(&[level]);
+        let n = fabric.places();
+        let (mut messages, mut early) = (Vec::new(), Vec::new());
+        for (i, (at, src, dst, bytes, before)) in (0u64..).zip(&raw) {
+            if src % n != dst % n {
+                messages.push((8_000_000 + at * 331 + i, src % n, dst % n, *bytes));
+                early.push(*before);
+            }
+        }
+        let (ahead, carried, _) = arrivals_of(&fabric, &messages, &early, false);
         let (slowly, carried_slowly, _) = arrivals(&fabric, &messages, true);
         prop_assert_eq!(ahead, slowly);
         prop_assert_eq!(carried, carried_slowly);

@@ -18,8 +18,11 @@
 mod ancestor;
 mod chip;
 mod error;
+mod faults;
 mod grid;
+mod irregular;
 mod network;
+mod parse;
 mod presets;
 #[cfg(test)]
 mod tests;
@@ -111,7 +114,7 @@ impl Topology {
         };
         let faults = top.get("faults");
         if let Some(faults) = &faults {
-            network::read_faults(faults, &mut wired.fabric)?;
+            faults::read(faults, &mut wired.fabric)?;
         }
         if let Some(lost) = wired.fabric.cut_off() {
             return Err(faults.as_ref().unwrap_or(&key).error(Problem::Disconnected(lost)));

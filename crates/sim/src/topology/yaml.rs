@@ -14,105 +14,8 @@
 //! the file, the line, the key and its cure.
 
 use super::error::{Problem, TopologyError};
+use super::parse::{Node, Value, parse};
 use super::units::shorten;
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
-use std::fmt;
-
-/// A value and the line it begins at.
-#[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) line: u64,
-    pub(crate) value: Value,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Value {
-    Nothing,
-    Scalar(String),
-    List(Vec<Node>),
-    Table(Vec<(String, u64, Node)>),
-}
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(ValueVisitor)
-    }
-}
-
-impl Value {
-    fn flow(&self) -> String {
-        match self {
-            Value::Nothing => "null".into(),
-            Value::Scalar(text) => text.clone(),
-            Value::List(items) => {
-                let items: Vec<_> = items.iter().map(|item| item.value.flow()).collect();
-                format!("[{}]", items.join(", "))
-            }
-            Value::Table(entries) => {
-                let entries: Vec<_> = entries
-                    .iter()
-                    .map(|(key, _, node)| format!("{key}: {}", node.value.flow()))
-                    .collect();
-                format!("{{{}}}", entries.join(", "))
-            }
-        }
-    }
-}
-
-struct ValueVisitor;
-
-impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value, a list or a table")
-    }
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Scalar(value.to_string()))
-    }
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Scalar(value.to_string()))
-    }
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Scalar(value.to_string()))
-    }
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::Scalar(value.to_string()))
-    }
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::Scalar(value.to_owned()))
-    }
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Nothing)
-    }
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Nothing)
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = seq.next_element::<Spanned<Value>>()? {
-            list.push(Node::from(item));
-        }
-        Ok(Value::List(list))
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut table = Vec::new();
-        while let Some((key, value)) = map.next_entry::<Spanned<String>, Spanned<Value>>()? {
-            table.push((key.value, key.referenced.line(), Node::from(value)));
-        }
-        Ok(Value::Table(table))
-    }
-}
-
-impl From<Spanned<Value>> for Node {
-    fn from(spanned: Spanned<Value>) -> Node {
-        Node {
-            line: spanned.referenced.line(),
-            value: spanned.value,
-        }
-    }
-}
 
 /// A file as a tree.
 #[derive(Clone, Debug)]
@@ -128,6 +31,16 @@ impl Tree {
     /// If it is not YAML, or nests, repeats or goes on beyond what a description may.
     pub fn parse(file: &str, text: &str) -> Result<Tree, TopologyError> {
         let (file, node) = (file.to_owned(), parse(file, text)?);
+        if matches!(node.value, Value::Nothing) {
+            let (line, key) = (0, String::new());
+            let problem = Problem::Syntax("there is nothing in it; describe something".into());
+            return Err(TopologyError {
+                file,
+                line,
+                key,
+                problem,
+            });
+        }
         Ok(Tree { file, node })
     }
 
@@ -180,63 +93,6 @@ impl Tree {
         node.value = new.value;
         Ok(())
     }
-}
-
-/// Reads a file's text.
-fn parse(file: &str, text: &str) -> Result<Node, TopologyError> {
-    let fail = |line: u64, message: String| TopologyError {
-        file: file.into(),
-        line,
-        key: String::new(),
-        problem: Problem::Syntax(message),
-    };
-    if text.len() > MAX_FILE_BYTES {
-        return Err(fail(
-            1,
-            format!(
-                "{} bytes are more than the {MAX_FILE_BYTES} a description may have",
-                text.len()
-            ),
-        ));
-    }
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_depth: MAX_DEPTH,
-            max_nodes: 2_000_000,
-            max_events: 5_000_000,
-            max_aliases: 1_000,
-            max_anchors: 100,
-            max_recorded_anchor_events: 2_000,
-            max_recorded_anchor_bytes: 1 << 20,
-        },
-        alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: 20_000,
-        },
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options)
-        .map(Node::from)
-        .map_err(|error| {
-            let line = error.location().map_or(1, |location| location.line());
-            let message = error.without_snippet().to_string();
-            let first = message.lines().next().unwrap_or("not YAML").trim_end_matches('.');
-            let message = match first.strip_prefix("budget breached: ") {
-                None => first.to_owned(),
-                Some(breach) => {
-                    let what = breach.split([' ', '{']).next().unwrap_or(breach);
-                    format!("this repeats, nests or goes on beyond what a description may ({what})")
-                }
-            };
-            fail(line, shorten_message(&message))
-        })
-}
-
-/// A description of 65,536 explicit links fits in a few megabytes.
-const MAX_FILE_BYTES: usize = 16 << 20;
-const MAX_DEPTH: usize = 32;
-
-fn shorten_message(message: &str) -> String {
-    message.chars().take(200).collect()
 }
 
 /// Reads one value, knowing where it is.

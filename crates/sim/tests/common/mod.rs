@@ -1,16 +1,21 @@
-//! Small collectives over `Core`, and a machine to run them on.
+//! A machine with one domain over all its ranks, what a test asks of it, and small collectives to run on it.
 #![allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
     missing_docs,
     missing_debug_implementations,
     clippy::unwrap_used,
     reason = "each test uses some of it"
 )]
 
+mod algorithms;
+
+pub use algorithms::*;
+
 use ringwork_isa::{
-    Compare, Contributions, Core, Counted, Dtype, Element, Notify, Rank, ReduceOp, Region, Result, Segment,
-    Shared, Signal, Signals, Span, Wrong,
+    Compare, Contributions, Core, Counted, Dtype, Element, Notify, Rank, Region, Result, Segment, Shared,
+    Signal, Signals, Span, Wrong,
 };
 use ringwork_sim::{Machine, Options, SegmentSpec, SimCore, Topology};
 use std::future::Future;
@@ -97,6 +102,44 @@ impl<T: Element> Domain<T> {
     }
 }
 
+/// A machine with a domain over all its ranks.
+pub fn machine_with<T: Element>(
+    topology: &Topology,
+    options: Options,
+    count: usize,
+    scratch: usize,
+) -> Machine {
+    let machine = Machine::new(topology, options);
+    let ranks = machine.ranks();
+    let spec = SegmentSpec {
+        segment: Segment(1),
+        members: (0..ranks).collect(),
+        bytes: Domain::<T>::stride(count, scratch) * u64::from(ranks),
+        memory: 0,
+    };
+    machine.define(spec).unwrap();
+    machine
+}
+
+/// Where the buffer of a rank begins.
+fn buffer_at<T: Element>(rank: u32, count: usize, scratch: usize) -> u64 {
+    Domain::<T>::stride(count, scratch) * u64::from(rank) + HEAD
+}
+
+/// Runs a kernel on every rank of such a machine.
+fn run_all<T: Element, F, Fut>(machine: &Machine, count: usize, scratch: usize, kernel: F)
+where
+    F: Fn(SimCore, Domain<T>) -> Fut,
+    Fut: Future<Output = Result<()>> + 'static,
+{
+    let n = machine.ranks();
+    for rank in 0..n {
+        let domain = Domain::<T>::new(rank as usize, n as usize, count, scratch);
+        machine.spawn(rank, "test", |core| kernel(core, domain)).unwrap();
+    }
+    machine.run().unwrap();
+}
+
 /// Runs a kernel on every rank of a machine and returns the machine.
 pub fn run_on<T: Element, F, Fut>(
     topology: &Topology,
@@ -110,33 +153,16 @@ where
     F: Fn(SimCore, Domain<T>) -> Fut,
     Fut: Future<Output = Result<()>> + 'static,
 {
-    let machine = Machine::new(topology, options);
-    let n = machine.ranks();
-    let stride = Domain::<T>::stride(count, scratch);
-    let spec = SegmentSpec {
-        segment: Segment(1),
-        members: (0..n).collect(),
-        bytes: stride * u64::from(n),
-        memory: 0,
-    };
-    machine.define(spec).unwrap();
-    if fill {
-        for rank in 0..n {
-            let values: Vec<T> = (0..count).map(|i| value(rank as usize, i)).collect();
-            machine
-                .write(
-                    Segment(1),
-                    stride * u64::from(rank) + HEAD,
-                    bytemuck::cast_slice(&values),
-                )
-                .unwrap();
-        }
+    let machine = machine_with::<T>(topology, options, count, scratch);
+    for rank in (0..machine.ranks()).filter(|_| fill) {
+        let values: Vec<T> = (0..count).map(|i| value(rank as usize, i)).collect();
+        let (at, bytes) = (
+            buffer_at::<T>(rank, count, scratch),
+            bytemuck::cast_slice(&values),
+        );
+        machine.write(Segment(1), at, bytes).unwrap();
     }
-    for rank in 0..n {
-        let domain = Domain::<T>::new(rank as usize, n as usize, count, scratch);
-        machine.spawn(rank, "test", |core| kernel(core, domain)).unwrap();
-    }
-    machine.run().unwrap();
+    run_all(&machine, count, scratch, kernel);
     machine
 }
 
@@ -150,32 +176,19 @@ where
         prove: true,
         ..Options::default()
     };
-    let machine = Machine::new(topology, options);
-    let n = machine.ranks();
-    let stride = Domain::<u8>::stride(count, scratch);
-    let spec = SegmentSpec {
-        segment: Segment(1),
-        members: (0..n).collect(),
-        bytes: stride * u64::from(n),
-        memory: 0,
-    };
-    machine.define(spec).unwrap();
-    for rank in 0..n {
+    let machine = machine_with::<u8>(topology, options, count, scratch);
+    for rank in 0..machine.ranks() {
         let input = Contributions::input(rank, 0, count as u64);
-        let at = stride * u64::from(rank) + HEAD;
+        let at = buffer_at::<u8>(rank, count, scratch);
         machine.set_origin(Segment(1), at, &input).unwrap();
     }
-    for rank in 0..n {
-        let domain = Domain::<u8>::new(rank as usize, n as usize, count, scratch);
-        machine.spawn(rank, "test", |core| kernel(core, domain)).unwrap();
-    }
-    machine.run().unwrap();
+    run_all(&machine, count, scratch, kernel);
     machine
 }
 
 /// Where the buffer of a rank comes from, `count` bytes.
 pub fn origin(machine: &Machine, rank: usize, count: usize, scratch: usize) -> Contributions {
-    let at = Domain::<u8>::stride(count, scratch) * rank as u64 + HEAD;
+    let at = buffer_at::<u8>(u32::try_from(rank).unwrap(), count, scratch);
     machine.origin(Segment(1), at, count as u64).unwrap()
 }
 
@@ -191,7 +204,7 @@ pub fn value<T: Element>(rank: usize, index: usize) -> T {
 
 /// The buffer of a rank after a run.
 pub fn buffer<T: Element>(machine: &Machine, rank: usize, count: usize, scratch: usize) -> Vec<T> {
-    let at = Domain::<T>::stride(count, scratch) * rank as u64 + HEAD;
+    let at = buffer_at::<T>(u32::try_from(rank).unwrap(), count, scratch);
     let bytes = machine.read(Segment(1), at, count * T::DTYPE.bytes()).unwrap();
     bytemuck::pod_collect_to_vec(&bytes)
 }
@@ -206,317 +219,6 @@ where
         ..Options::default()
     };
     run_on(topology, options, bytes, scratch, false, kernel).now_ps()
-}
-
-/// Which way a ring goes, which signals and which part of the buffer it uses.
-#[derive(Clone, Copy)]
-pub struct Ring {
-    pub forward: bool,
-    pub signal: usize,
-    pub lanes: (usize, usize),
-}
-
-pub const RING: Ring = Ring {
-    forward: true,
-    signal: 0,
-    lanes: (1, 0),
-};
-
-impl Ring {
-    fn next(self, me: usize, n: usize) -> usize {
-        if self.forward {
-            (me + 1) % n
-        } else {
-            (me + n - 1) % n
-        }
-    }
-    /// The chunk that is `back` members behind.
-    fn chunk(self, me: usize, n: usize, back: usize) -> usize {
-        if self.forward {
-            (me + n - back % n) % n
-        } else {
-            (me + back) % n
-        }
-    }
-}
-
-pub async fn ring_reduce_scatter<T: Element, C: Core>(core: &C, d: Domain<T>, ring: Ring) -> Result<()> {
-    let whole = d.scratch.slice(0..d.buffer.len())?;
-    let (buffer, scratch) = (
-        d.buffer.part(ring.lanes.0, ring.lanes.1)?,
-        whole.part(ring.lanes.0, ring.lanes.1)?,
-    );
-    for step in 0..d.n - 1 {
-        let out = ring.chunk(d.me, d.n, step);
-        let mine = buffer.part(d.n, out)?;
-        d.send(
-            core,
-            ring.next(d.me, d.n),
-            scratch.part(d.n, out)?,
-            mine,
-            ring.signal,
-        )
-        .await?;
-        d.recv(core, ring.signal, step + 1).await?;
-        let came = ring.chunk(d.me, d.n, step + 1);
-        let (into, from) = (buffer.part(d.n, came)?, scratch.part(d.n, came)?);
-        core.reduce(into, [into, from], ReduceOp::Sum).await?;
-    }
-    Ok(())
-}
-
-pub async fn ring_all_gather<T: Element, C: Core>(
-    core: &C,
-    d: Domain<T>,
-    ring: Ring,
-    ahead: usize,
-) -> Result<()> {
-    let buffer = d.buffer.part(ring.lanes.0, ring.lanes.1)?;
-    for step in 0..d.n - 1 {
-        // After a reduce-scatter, my finished chunk is the one `ahead` further.
-        let out = ring.chunk(d.me, d.n, step + d.n - ahead);
-        let chunk = buffer.part(d.n, out)?;
-        d.send(core, ring.next(d.me, d.n), chunk, chunk, ring.signal + 1)
-            .await?;
-        d.recv(core, ring.signal + 1, step + 1).await?;
-    }
-    Ok(())
-}
-
-pub async fn ring_all_reduce<T: Element, C: Core>(core: &C, d: Domain<T>, ring: Ring) -> Result<()> {
-    ring_reduce_scatter(core, d, ring).await?;
-    ring_all_gather(core, d, ring, 1).await
-}
-
-/// Each rank sends part `i` to rank `i`, adds what it got in rank order, and sends that to all.
-pub async fn direct_all_reduce<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<()> {
-    let slot = |rank: usize| d.scratch.part(d.n, rank);
-    for k in 1..d.n {
-        let to = (d.me + k) % d.n;
-        let part = d.buffer.part(d.n, to)?;
-        d.send(core, to, slot(d.me)?.slice(0..part.len())?, part, 0)
-            .await?;
-    }
-    d.recv(core, 0, d.n - 1).await?;
-    let mine = d.buffer.part(d.n, d.me)?;
-    let mut sources = Vec::new();
-    for rank in 0..d.n {
-        sources.push(if rank == d.me {
-            mine
-        } else {
-            slot(rank)?.slice(0..mine.len())?
-        });
-    }
-    core.reduce(mine, sources.as_slice(), ReduceOp::Sum).await?;
-    for k in 1..d.n {
-        d.send(core, (d.me + k) % d.n, mine, mine, 1).await?;
-    }
-    d.recv(core, 1, d.n - 1).await
-}
-
-/// Everybody sends everything to everybody; each adds in rank order.
-pub async fn one_shot_all_reduce<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<()> {
-    for k in 1..d.n {
-        d.send(core, (d.me + k) % d.n, d.scratch.part(d.n, d.me)?, d.buffer, 0)
-            .await?;
-    }
-    d.recv(core, 0, d.n - 1).await?;
-    let mut sources = Vec::new();
-    for rank in 0..d.n {
-        sources.push(if rank == d.me {
-            d.buffer
-        } else {
-            d.scratch.part(d.n, rank)?
-        });
-    }
-    core.reduce(d.buffer, sources.as_slice(), ReduceOp::Sum).await
-}
-
-pub async fn direct_all_gather<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<()> {
-    let mine = d.buffer.part(d.n, d.me)?;
-    for k in 1..d.n {
-        d.send(core, (d.me + k) % d.n, mine, mine, 0).await?;
-    }
-    d.recv(core, 0, d.n - 1).await
-}
-
-/// Whole vectors with partners at distance 1, 2, 4, ...; n is a power of two.
-pub async fn recursive_doubling<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<()> {
-    let rounds = d.n.trailing_zeros() as usize;
-    for round in 0..rounds {
-        let slot = d
-            .scratch
-            .slice(round * d.buffer.len()..(round + 1) * d.buffer.len())?;
-        d.send(core, d.me ^ (1 << round), slot, d.buffer, round).await?;
-        d.recv(core, round, 1).await?;
-        core.reduce(d.buffer, [d.buffer, slot], ReduceOp::Sum).await?;
-    }
-    Ok(())
-}
-
-pub async fn halving_doubling<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<()> {
-    let rounds = d.n.trailing_zeros() as usize;
-    let (mut start, mut len) = (0, d.buffer.len());
-    for round in 0..rounds {
-        // Scratch of its own for each round: the next partner may be ahead of me.
-        let scratch = d
-            .scratch
-            .slice(round * d.buffer.len()..(round + 1) * d.buffer.len())?;
-        let distance = d.n >> (round + 1);
-        let upper = d.me & distance != 0;
-        let (keep, give) = if upper {
-            (start + len / 2, start)
-        } else {
-            (start, start + len / 2)
-        };
-        len /= 2;
-        let out = d.buffer.slice(give..give + len)?;
-        d.send(
-            core,
-            d.me ^ distance,
-            scratch.slice(give..give + len)?,
-            out,
-            round,
-        )
-        .await?;
-        d.recv(core, round, 1).await?;
-        start = keep;
-        let (into, from) = (
-            d.buffer.slice(start..start + len)?,
-            scratch.slice(start..start + len)?,
-        );
-        core.reduce(into, [into, from], ReduceOp::Sum).await?;
-    }
-    for round in (0..rounds).rev() {
-        let distance = d.n >> (round + 1);
-        let mine = d.buffer.slice(start..start + len)?;
-        d.send(core, d.me ^ distance, mine, mine, 64 + round).await?;
-        d.recv(core, 64 + round, 1).await?;
-        start -= if d.me & distance != 0 { len } else { 0 };
-        len *= 2;
-    }
-    Ok(())
-}
-
-/// From rank 0 down the line, in `k` segments; each waits until the one before has arrived if `blocking`.
-pub async fn chain_broadcast<T: Element, C: Core>(
-    core: &C,
-    d: Domain<T>,
-    k: usize,
-    blocking: bool,
-) -> Result<()> {
-    for segment in 0..k {
-        if d.me > 0 {
-            d.recv(core, 0, segment + 1).await?;
-        }
-        if d.me + 1 < d.n {
-            let part = d.buffer.part(k, segment)?;
-            d.send(core, d.me + 1, part, part, 0).await?;
-            if blocking {
-                // My own signal follows my own transfers: it is seen when they have arrived.
-                core.notify(d.signal(1), Notify::Add(1)).await?;
-                d.recv(core, 1, segment + 1).await?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Down a binomial tree, one peer at a time.
-pub async fn binomial_broadcast<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<()> {
-    let (mut have, mut first) = (d.me == 0, 0);
-    let rounds = d.n.next_power_of_two().trailing_zeros();
-    for round in 0..rounds {
-        let distance = 1 << round;
-        if d.me < distance && d.me + distance < d.n {
-            d.send(core, d.me + distance, d.buffer, d.buffer, 0).await?;
-            core.notify(d.signal(1), Notify::Add(1)).await?;
-            core.wait(
-                d.signal(1),
-                Compare::Ge,
-                i32::try_from(round + 1).unwrap() - first,
-            )
-            .await?;
-        } else if !have && d.me < 2 * distance {
-            d.recv(core, 0, 1).await?;
-            have = true;
-            first = i32::try_from(round + 1).unwrap();
-        }
-    }
-    Ok(())
-}
-
-pub async fn all_to_all<T: Element, C: Core>(core: &C, d: Domain<T>) -> Result<()> {
-    for k in 1..d.n {
-        let to = (d.me + k) % d.n;
-        let part = d.buffer.part(d.n, to)?;
-        d.send(
-            core,
-            to,
-            d.scratch.part(d.n, d.me)?.slice(0..part.len())?,
-            part,
-            0,
-        )
-        .await?;
-    }
-    d.recv(core, 0, d.n - 1).await
-}
-
-/// A ring among the ranks with the same other coordinates. Scratch is this dimension's own: who is ahead already
-/// writes for the next.
-pub async fn dimension<C: Core>(
-    core: &C,
-    d: Domain<u8>,
-    (stride, size): (usize, usize),
-    part: std::ops::Range<usize>,
-    signal: usize,
-    gather: bool,
-) -> Result<std::ops::Range<usize>> {
-    let at = d.me / stride % size;
-    let next = d.me - at * stride + (at + 1) % size * stride;
-    let len = part.len() / size;
-    let piece = |i: usize| part.start + i % size * len..part.start + i % size * len + len;
-    for step in 0..size - 1 {
-        let out = if gather {
-            at + size + 1 - step
-        } else {
-            at + size - step
-        };
-        let chunk = d.buffer.slice(piece(out))?;
-        let place = if gather {
-            chunk
-        } else {
-            d.scratch.slice(piece(out))?
-        };
-        d.send(core, next, place, chunk, signal).await?;
-        d.recv(core, signal, step + 1).await?;
-        if !gather {
-            let came = piece(out + size - 1);
-            let into = d.buffer.slice(came.clone())?;
-            core.reduce(into, [into, d.scratch.slice(came)?], ReduceOp::Sum)
-                .await?;
-        }
-    }
-    Ok(piece(at + 1))
-}
-
-/// Takes scratch for every dimension.
-pub async fn by_dimensions<C: Core>(core: &C, d: Domain<u8>, dims: &[(usize, usize)]) -> Result<()> {
-    let mut parts = Vec::new();
-    parts.push(0..d.buffer.len());
-    let of = |i: usize| {
-        d.scratch
-            .part(dims.len(), i)
-            .map(|scratch| Domain { scratch, ..d })
-    };
-    for (i, dim) in dims.iter().enumerate() {
-        let part = parts[i].clone();
-        parts.push(dimension(core, of(i)?, *dim, part, i, false).await?);
-    }
-    for (i, dim) in dims.iter().enumerate().rev() {
-        dimension(core, d, *dim, parts[i].clone(), 16 + i, true).await?;
-    }
-    Ok(())
 }
 
 pub fn topology(text: &str) -> Topology {

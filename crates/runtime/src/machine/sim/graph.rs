@@ -11,6 +11,7 @@ use ringwork_isa::{Arg, Error, KernelId, Result, Segment, Span};
 use ringwork_native::registry::SteppedKernel;
 use ringwork_sim::{Machine, SegmentSpec, TaskId};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -30,6 +31,8 @@ pub(super) struct GraphKernel {
     own: Rc<Cell<Option<TaskId>>>,
     graph: Stepped,
     busy: Vec<Busy>,
+    /// Those that have ended, by their numbers in the graph.
+    ended: BTreeMap<u64, TaskId>,
     scratch: Segment,
 }
 
@@ -63,6 +66,7 @@ pub(super) fn run(
             own,
             graph,
             busy: Vec::new(),
+            ended: BTreeMap::new(),
             scratch,
         };
         kernel.await
@@ -72,7 +76,7 @@ pub(super) fn run(
 impl GraphKernel {
     /// Takes in what the cores are done with.
     fn collect(&mut self) {
-        let (machine, graph) = (&self.machine, &mut self.graph);
+        let (machine, graph, ended) = (&self.machine, &mut self.graph, &mut self.ended);
         self.busy.retain(|busy| {
             let Some(outcome) = machine.outcome(busy.task) else {
                 return true;
@@ -83,6 +87,7 @@ impl GraphKernel {
                 }
                 None => outcome.result,
             };
+            ended.insert(busy.dispatch.task.sequence(), busy.task);
             graph.ended(busy.dispatch, result);
             false
         });
@@ -92,6 +97,7 @@ impl GraphKernel {
         &mut self,
         CoreTask {
             dispatch,
+            after,
             entry,
             args,
         }: CoreTask,
@@ -108,8 +114,9 @@ impl GraphKernel {
                 kernel: (entry.step)(core, args),
                 panicked: heard,
             };
-            self.machine
-                .spawn_inside(own, name, short_name(&entry.id()), kernel)
+            let after = after.and_then(|after| self.ended.get(&after).copied());
+            let label = short_name(&entry.id());
+            self.machine.spawn_inside(own, after, (name, &label), kernel)
         });
         match started {
             Ok(task) => self.busy.push(Busy {

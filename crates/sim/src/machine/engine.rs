@@ -1,0 +1,89 @@
+//! What kernels see of a machine: the engine that takes their instructions.
+
+use super::Inner;
+use super::issue::Progress;
+use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction};
+use ringwork_isa::{Compare, Notify, ReduceOp, Result, Signal, Span};
+use std::panic::Location;
+use std::task::Poll;
+
+impl Engine for Inner {
+    fn issue(
+        &self,
+        core: CoreId,
+        instruction: Instruction,
+        at: &'static Location<'static>,
+    ) -> Poll<Result<Answer>> {
+        self.state.borrow_mut().issue(core.0, instruction, at)
+    }
+
+    fn answer(&self, core: CoreId) -> Poll<Result<Answer>> {
+        self.state.borrow_mut().answer(core.0)
+    }
+
+    fn copy(&self, core: CoreId, dst: &Span, src: &Span, at: &'static Location<'static>) -> Poll<Result<()>> {
+        let state = &mut *self.state.borrow_mut();
+        state.core(core.0).at = Some(at);
+        let progress = state.copy(core.0, dst, src);
+        if let Ok(Progress::Done) = progress {
+            state.schedule_wakes();
+            return Poll::Ready(Ok(()));
+        }
+        let again = || Instruction::Copy { dst: *dst, src: *src };
+        state.begun(core.0, progress, again).map(|done| done.map(drop))
+    }
+
+    fn reduce(
+        &self,
+        core: CoreId,
+        dst: &Span,
+        sources: &[Span],
+        op: ReduceOp,
+        at: &'static Location<'static>,
+    ) -> Poll<Result<()>> {
+        let state = &mut *self.state.borrow_mut();
+        state.core(core.0).at = Some(at);
+        let progress = state.reduce(core.0, dst, sources, op);
+        let again = || Instruction::Reduce {
+            dst: *dst,
+            sources: sources.to_vec(),
+            op,
+        };
+        state.begun(core.0, progress, again).map(|done| done.map(drop))
+    }
+
+    fn notify(
+        &self,
+        core: CoreId,
+        signal: &Signal,
+        how: Notify,
+        at: &'static Location<'static>,
+    ) -> Poll<Result<()>> {
+        let state = &mut *self.state.borrow_mut();
+        state.core(core.0).at = Some(at);
+        let done = state.notify(core.0, signal, how);
+        state.schedule_wakes();
+        // A notification is posted: it never has to wait for anything.
+        Poll::Ready(done.map(drop))
+    }
+
+    fn wait(
+        &self,
+        core: CoreId,
+        signal: &Signal,
+        wanted: (Compare, i32),
+        at: &'static Location<'static>,
+    ) -> Poll<Result<i32>> {
+        let state = &mut *self.state.borrow_mut();
+        state.core(core.0).at = Some(at);
+        match state.wait(core.0, signal, Some(wanted)) {
+            Ok(Progress::Value(value)) => Poll::Ready(Ok(value)),
+            Ok(_) => state.answer_value(core.0),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    fn waited(&self, core: CoreId, _at: &'static Location<'static>) -> Poll<Result<i32>> {
+        self.state.borrow_mut().answer_value(core.0)
+    }
+}

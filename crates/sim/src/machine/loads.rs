@@ -1,0 +1,79 @@
+//! What a run leaves behind: the load of every link, and the timeline.
+
+use super::Machine;
+use crate::timeline::{Load, Timeline};
+
+impl Machine {
+    /// Load of every link that carried anything, busiest first, then by number.
+    #[must_use]
+    pub fn loads(&self) -> Vec<Load> {
+        let state = self.inner.state.borrow();
+        let fabric = state.network.fabric();
+        let mut loads: Vec<Load> = fabric
+            .links()
+            .filter_map(|link| {
+                let (bytes, busy_ps) = state.network.load(link);
+                let name = || format!("{} {}", fabric.section(link), fabric.link_name(link));
+                (bytes > 0).then(|| Load {
+                    name: name(),
+                    bytes,
+                    busy_ps,
+                })
+            })
+            .collect();
+        loads.sort_by_key(|load| std::cmp::Reverse(load.busy_ps));
+        loads
+    }
+
+    /// The busiest link and its load; ties go to the lowest number.
+    #[must_use]
+    pub fn busiest(&self) -> Option<Load> {
+        let state = self.inner.state.borrow();
+        let links = state.network.fabric().links();
+        let link = links.max_by_key(|link| (state.network.load(*link).1, u32::MAX - link))?;
+        let (bytes, busy_ps) = state.network.load(link);
+        let fabric = state.network.fabric();
+        (bytes > 0).then(|| Load {
+            name: format!("{} {}", fabric.section(link), fabric.link_name(link)),
+            bytes,
+            busy_ps,
+        })
+    }
+
+    /// Bytes over all links of the network together.
+    #[must_use]
+    pub fn bytes_carried(&self) -> u64 {
+        let state = self.inner.state.borrow();
+        state
+            .network
+            .fabric()
+            .links()
+            .map(|link| state.network.load(link).0)
+            .sum()
+    }
+
+    /// What ran where and when, if the machine was asked to keep it. Chips that did nothing have no row.
+    #[must_use]
+    pub fn timeline(&self) -> Timeline {
+        let loads = self.loads();
+        let state = self.inner.state.borrow();
+        let (rows, places) = state.trace.all_rows(state.topology.ranks());
+        let place = |row: u32| places.get(row as usize).copied().unwrap_or(row);
+        let mut timeline = Timeline {
+            title: state.topology.name.clone(),
+            rows,
+            slices: state.trace.slices.clone(),
+            arrows: state.trace.arrows.clone(),
+            loads,
+        };
+        for slice in &mut timeline.slices {
+            slice.row = place(slice.row);
+        }
+        for arrow in &mut timeline.arrows {
+            (arrow.from.0, arrow.to.0) = (place(arrow.from.0), place(arrow.to.0));
+        }
+        timeline.drop_idle_rows();
+        timeline.sort();
+        timeline
+    }
+}
