@@ -26,8 +26,9 @@ const VECTOR_CORES: u32 = 2;
 /// What the cores are called, by executor.
 pub(crate) const CORE_NAMES: [&str; 3] = ["matrix core", "vector core 0", "vector core 1"];
 
-/// An engine's configuration with the cores of a chip.
-pub(super) fn with_cores(config: Config) -> Config {
+/// The configuration of a chip's engine: its cores, its memory for intermediates.
+pub(super) fn config() -> Config {
+    let config = Config::new().arena(SCRATCH_BYTES);
     let config = config.executors(Kind(0), MATRIX_CORES);
     config.executors(Kind(1), VECTOR_CORES)
 }
@@ -81,7 +82,7 @@ thread_local! {
 
 impl Crew {
     fn new() -> Result<Crew> {
-        let config = with_cores(Config::new().arena(SCRATCH_BYTES));
+        let config = config();
         Ok(Crew {
             engine: Engine::new(&config).map_err(super::refused)?,
             beside: (0..config.executors.len()).map(|_| None).collect(),

@@ -1,5 +1,6 @@
 //! What a machine remembers of a run, if it was asked to.
 
+use super::Machine;
 use super::state::Waiting;
 use crate::time::Ps;
 use crate::timeline::{Arrow, Kind, Slice};
@@ -12,6 +13,22 @@ pub(crate) struct Trace {
     rows: Vec<(u32, String)>,
     pub(crate) slices: Vec<Slice>,
     pub(crate) arrows: Vec<Arrow>,
+}
+
+impl Machine {
+    /// Remembers that what starts now on a core of a rank had waited for what ended on another, or on the same.
+    pub fn follows(&self, rank: u32, core: &str, (before, end_ps): (&str, Ps)) {
+        let mut state = self.inner.state.borrow_mut();
+        let (now, ranks) = (state.now(), state.topology.ranks());
+        let trace = &mut state.trace;
+        if trace.on {
+            let [from, to] = [before, core].map(|core| ranks + trace.row(rank, core));
+            trace.arrows.push(Arrow {
+                from: (from, end_ps),
+                to: (to, now),
+            });
+        }
+    }
 }
 
 impl Trace {

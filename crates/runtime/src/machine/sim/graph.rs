@@ -11,6 +11,7 @@ use ringwork_isa::{Arg, Error, KernelId, Result, Segment, Span};
 use ringwork_native::registry::SteppedKernel;
 use ringwork_sim::{Machine, SegmentSpec, TaskId};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,6 +20,7 @@ use std::task::{Context, Poll};
 /// A task of the graph that runs.
 struct Busy {
     dispatch: Dispatch,
+    core: &'static str,
     task: TaskId,
     panicked: Rc<RefCell<Option<Panic>>>,
 }
@@ -30,6 +32,9 @@ pub(super) struct GraphKernel {
     own: Rc<Cell<Option<TaskId>>>,
     graph: Stepped,
     busy: Vec<Busy>,
+    /// Where and when tasks ended, by number.
+    ended: BTreeMap<u64, (&'static str, u64)>,
+    rank: u32,
     scratch: Segment,
 }
 
@@ -63,6 +68,8 @@ pub(super) fn run(
             own,
             graph,
             busy: Vec::new(),
+            ended: BTreeMap::new(),
+            rank,
             scratch,
         };
         kernel.await
@@ -72,7 +79,7 @@ pub(super) fn run(
 impl GraphKernel {
     /// Takes in what the cores are done with.
     fn collect(&mut self) {
-        let (machine, graph) = (&self.machine, &mut self.graph);
+        let (machine, graph, ended) = (&self.machine, &mut self.graph, &mut self.ended);
         self.busy.retain(|busy| {
             let Some(outcome) = machine.outcome(busy.task) else {
                 return true;
@@ -83,6 +90,7 @@ impl GraphKernel {
                 }
                 None => outcome.result,
             };
+            ended.insert(busy.dispatch.task.sequence(), (busy.core, outcome.end_ps));
             graph.ended(busy.dispatch, result);
             false
         });
@@ -92,13 +100,14 @@ impl GraphKernel {
         &mut self,
         CoreTask {
             dispatch,
+            after,
             entry,
             args,
         }: CoreTask,
     ) {
         let panicked = Rc::new(RefCell::new(None));
         let heard = panicked.clone();
-        let name = CORE_NAMES
+        let core = CORE_NAMES
             .get(dispatch.executor.0 as usize)
             .copied()
             .unwrap_or("core");
@@ -109,14 +118,20 @@ impl GraphKernel {
                 panicked: heard,
             };
             self.machine
-                .spawn_inside(own, name, short_name(&entry.id()), kernel)
+                .spawn_inside(own, core, short_name(&entry.id()), kernel)
         });
         match started {
-            Ok(task) => self.busy.push(Busy {
-                dispatch,
-                task,
-                panicked,
-            }),
+            Ok(task) => {
+                if let Some(before) = after.and_then(|after| self.ended.get(&after)) {
+                    self.machine.follows(self.rank, core, *before);
+                }
+                self.busy.push(Busy {
+                    dispatch,
+                    core,
+                    task,
+                    panicked,
+                });
+            }
             Err(error) => self.graph.ended(dispatch, Err(Error::failed(error.to_string()))),
         }
     }
