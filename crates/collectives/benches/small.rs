@@ -1,6 +1,6 @@
 //! What small calls cost: two ranks, each with a core of its own, calls back to back on data in the window.
 //!
-//! `cargo bench -p ringwork-collectives --bench small [-- BYTES...]`. Times are of sixteen calls at
+//! `cargo bench -p ringwork-collectives --bench small [-- OPERATION... BYTES...]`. Times are of sixteen calls at
 //! once, beside the hop between the cores, which is the least that any exchange costs; `ringwork bench` is for
 //! everything else.
 #![allow(clippy::print_stdout, reason = "a program for people")]
@@ -14,6 +14,16 @@ use std::process::ExitCode;
 /// Calls between two looks at the clock, which costs as much as the least of them.
 const BATCH: u64 = 16;
 const BATCHES: usize = 10_000;
+
+/// What can be measured; in place.
+const OPERATIONS: [&str; 6] = [
+    "barrier",
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "all_to_all",
+];
 
 fn main() -> ExitCode {
     if std::env::var_os(RANK_VARIABLE).is_some() {
@@ -71,11 +81,31 @@ fn measure() -> Result<()> {
         }
         Ok::<_, ringwork_collectives::communicator::Error>(times)
     };
-    say("barrier".into(), calls(&mut || comm.barrier())?, hop()?);
-    for bytes in sizes {
-        let mut data = comm.alloc::<f32>(bytes / 4)?;
-        let times = calls(&mut || comm.all_reduce(&mut data, ReduceOp::Sum))?;
-        say(format!("all_reduce {bytes} B"), times, hop()?);
+    let asked: Vec<&str> = OPERATIONS
+        .into_iter()
+        .filter(|name| std::env::args().any(|argument| argument == **name))
+        .collect();
+    let operations = if asked.is_empty() {
+        vec!["barrier", "all_reduce"]
+    } else {
+        asked
+    };
+    for operation in operations {
+        if operation == "barrier" {
+            say(operation.into(), calls(&mut || comm.barrier())?, hop()?);
+            continue;
+        }
+        for bytes in &sizes {
+            let mut data = comm.alloc::<f32>(bytes / 4)?;
+            let times = calls(&mut || match operation {
+                "all_gather" => comm.all_gather_in_place(&mut data),
+                "reduce_scatter" => comm.reduce_scatter_in_place(&mut data, ReduceOp::Sum),
+                "broadcast" => comm.broadcast(&mut data, 0),
+                "all_to_all" => comm.all_to_all_in_place(&mut data),
+                _ => comm.all_reduce(&mut data, ReduceOp::Sum),
+            })?;
+            say(format!("{operation} {bytes} B"), times, hop()?);
+        }
     }
     comm.barrier()
 }

@@ -6,7 +6,7 @@
 //! Traffic per rank, for `S` bytes of output on `n` ranks: `S/n` staged, `S (n-1)/n` pulled; 1 step.
 
 use crate::Team;
-use crate::arguments::same_length;
+use crate::arguments::one_part;
 use crate::blocks::pull_parts;
 use crate::chunk::clip;
 use ringwork_isa::{Core, Element, In, Out, Result, part_range};
@@ -19,9 +19,8 @@ use ringwork_isa::{Core, Element, In, Out, Result, part_range};
 /// # Errors
 /// If the lengths do not fit, the scratch cannot hold one element per half, or as [`Core::wait`].
 pub async fn all_gather<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, y: Out<T>) -> Result<()> {
-    let (me, ranks) = team.place();
-    let part = part_range(y.len(), ranks, me).len();
-    same_length("`x`, my part of the gathered `y`,", x.len(), part)?;
+    let (_, ranks) = team.place();
+    one_part(&x, &y, team.place())?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }

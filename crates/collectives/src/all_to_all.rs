@@ -6,7 +6,7 @@
 //! Traffic per rank, for `S` bytes of input on each of `n` ranks: `S` staged, `S (n-1)/n` pulled; 1 step.
 
 use crate::Team;
-use crate::arguments::{same_length, times_ranks};
+use crate::arguments::dealt_part;
 use crate::blocks::{block, stage_blocks};
 use crate::chunk::clip;
 use ringwork_isa::{Core, Element, In, Out, Result, part_range};
@@ -21,12 +21,7 @@ use ringwork_isa::{Core, Element, In, Out, Result, part_range};
 /// [`Core::wait`].
 pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, y: Out<T>) -> Result<()> {
     let (me, ranks) = team.place();
-    let mine = part_range(x.len(), ranks, me);
-    same_length(
-        "`y`, my part of `x` from every rank,",
-        y.len(),
-        times_ranks(mine.len(), ranks)?,
-    )?;
+    let mine = dealt_part(&x, &y, team.place())?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }

@@ -1,6 +1,8 @@
 //! What is checked before a collective does anything.
 
-use ringwork_isa::{Barrier, Element, Error, ErrorKind, Rank, Result, Shared, Site};
+use crate::Team;
+use ringwork_isa::{Barrier, Element, Error, ErrorKind, In, Out, Rank, Result, Shared, Site, part_range};
+use std::ops::Range;
 
 /// `what` must have `wanted` elements.
 #[track_caller]
@@ -39,6 +41,49 @@ pub(crate) fn member(root: Rank, ranks: usize) -> Result<()> {
         site: Site::caller(),
     }
     .into())
+}
+
+/// `x` must be part `me` of the gathered `y`, in length.
+#[track_caller]
+pub(crate) fn one_part<T: Element>(x: &In<T>, y: &Out<T>, (me, ranks): (usize, usize)) -> Result<()> {
+    let part = part_range(y.len(), ranks, me).len();
+    same_length("`x`, my part of the gathered `y`,", x.len(), part)
+}
+
+/// `y` must be part `me` of the reduced `x`, in length. Returns that part.
+#[track_caller]
+pub(crate) fn my_part<T: Element>(
+    x: &In<T>,
+    y: &Out<T>,
+    (me, ranks): (usize, usize),
+) -> Result<Range<usize>> {
+    let mine = part_range(x.len(), ranks, me);
+    same_length("`y`, my part of the reduced `x`,", y.len(), mine.len())?;
+    Ok(mine)
+}
+
+/// `y` must hold part `me` of `x` from every rank. Returns that part.
+#[track_caller]
+pub(crate) fn dealt_part<T: Element>(
+    x: &In<T>,
+    y: &Out<T>,
+    (me, ranks): (usize, usize),
+) -> Result<Range<usize>> {
+    let mine = part_range(x.len(), ranks, me);
+    let wanted = times_ranks(mine.len(), ranks)?;
+    same_length("`y`, my part of `x` from every rank,", y.len(), wanted)?;
+    Ok(mine)
+}
+
+/// Of a broadcast, `root` must be a member, and on it `x` must be as long as `y`. Returns whether this is the root.
+#[track_caller]
+pub(crate) fn rooted<T: Element>(team: &Team<T>, x: &In<T>, y: &Out<T>, root: Rank) -> Result<bool> {
+    member(root, team.ranks() as usize)?;
+    let is_root = team.rank() == root;
+    if is_root {
+        same_length("`x` on the root", x.len(), y.len())?;
+    }
+    Ok(is_root)
 }
 
 /// A window buffer and a barrier must be handles of the same rank of the same domain, and the buffer my

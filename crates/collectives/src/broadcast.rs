@@ -5,7 +5,7 @@
 //! Traffic, for `S` bytes: the root stages `S`, every other rank pulls `S`; 1 step.
 
 use crate::Team;
-use crate::arguments::{member, same_length};
+use crate::arguments::rooted;
 use ringwork_isa::{Core, Element, In, Out, Rank, Result};
 
 /// What is staged at once: while the others pull it, the root stages the next.
@@ -25,13 +25,8 @@ pub async fn broadcast<C: Core, T: Element>(
     y: Out<T>,
     root: Rank,
 ) -> Result<()> {
-    let (_, ranks) = team.place();
-    member(root, ranks)?;
-    let is_root = team.rank() == root;
-    if is_root {
-        same_length("`x` on the root", x.len(), y.len())?;
-    }
-    if ranks == 1 {
+    let is_root = rooted(&team, &x, &y, root)?;
+    if team.ranks() == 1 {
         return core.copy(y, x).await;
     }
     for chunk in team.chunks_of(y.len(), PIPELINED_BYTES / T::DTYPE.bytes())? {

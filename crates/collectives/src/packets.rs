@@ -5,7 +5,7 @@
 //! rank that reads another part of them.
 
 use crate::Team;
-use crate::arguments::{member, same_length, times_ranks};
+use crate::arguments::{dealt_part, my_part, one_part, rooted};
 use crate::chunk::{chunks, clip};
 use ringwork_isa::{
     Compare, Core, Element, Error, In, Notify, Out, PACKET_WORDS, PAYLOAD_BYTES, Rank, ReduceOp, Result,
@@ -19,23 +19,25 @@ use std::ops::Range;
 /// As [`all_gather`](crate::all_gather()), or if the team has no packets.
 pub async fn all_gather<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, y: Out<T>) -> Result<()> {
     let (me, ranks) = team.place();
-    let part = part_range(y.len(), ranks, me).len();
-    same_length("`x`, my part of the gathered `y`,", x.len(), part)?;
+    one_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }
-    let longest = part_range(y.len(), ranks, 0).len();
-    for chunk in room(&team, longest, 1)? {
-        let call = Call::begin(core, &team, chunk.len()).await?;
+    let (room, longest) = (Room::of(&team)?, part_range(y.len(), ranks, 0).len());
+    for chunk in room.chunks::<T>(longest, 1)? {
+        let epoch = core.recall(room.raised).await?.wrapping_add(1);
+        let blocks = room.blocks::<T>(epoch, chunk.len());
         let mine = x.slice(clip(0..x.len(), &chunk))?;
-        call.put(core, 0, mine).await?;
-        call.arrive(core).await?;
+        if !mine.is_empty() {
+            core.put_packets(blocks.at(0)?, mine, epoch).await?;
+        }
+        core.notify(room.raised, Notify::Set(epoch)).await?;
         for (peer, index) in team.members() {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
-            if index == me {
-                copy(core, piece, mine).await?;
-            } else {
-                call.get(core, 0, peer, piece).await?;
+            if index != me {
+                get(core, &room, blocks.at(0)?, peer, piece, epoch).await?;
+            } else if !piece.is_empty() {
+                core.copy(piece, mine).await?;
             }
         }
     }
@@ -54,25 +56,29 @@ pub async fn reduce_scatter<C: Core, T: Element>(
     op: ReduceOp,
 ) -> Result<()> {
     let (me, ranks) = team.place();
-    let mine = part_range(x.len(), ranks, me);
-    same_length("`y`, my part of the reduced `x`,", y.len(), mine.len())?;
+    let mine = my_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }
-    let longest = part_range(x.len(), ranks, 0).len();
-    for chunk in room(&team, longest, ranks)? {
-        let call = Call::begin(core, &team, chunk.len()).await?;
-        call.put_parts(core, x, &chunk).await?;
-        call.arrive(core).await?;
+    let (room, longest) = (Room::of(&team)?, part_range(x.len(), ranks, 0).len());
+    for chunk in room.chunks::<T>(longest, ranks)? {
+        let epoch = core.recall(room.raised).await?.wrapping_add(1);
+        let blocks = room.blocks::<T>(epoch, chunk.len());
+        for index in (0..ranks).filter(|index| *index != me) {
+            let piece = x.slice(clip(part_range(x.len(), ranks, index), &chunk))?;
+            if !piece.is_empty() {
+                core.put_packets(blocks.at(index)?, piece, epoch).await?;
+            }
+        }
+        core.notify(room.raised, Notify::Set(epoch)).await?;
         let piece = y.slice(clip(0..y.len(), &chunk))?;
         if piece.is_empty() {
-            call.meet(core).await?;
-            continue;
+            room.meet(core, epoch).await?;
+        } else {
+            let mine = x.slice(clip(mine.clone(), &chunk))?;
+            core.reduce_packets(piece, mine, blocks.at(me)?, room.raised, op, epoch)
+                .await?;
         }
-        let mine = x.slice(clip(mine.clone(), &chunk))?;
-        let (block, raised) = (call.block(me)?, call.raised);
-        core.reduce_packets(piece, mine, block, raised, op, call.epoch)
-            .await?;
     }
     Ok(())
 }
@@ -88,30 +94,28 @@ pub async fn broadcast<C: Core, T: Element>(
     y: Out<T>,
     root: Rank,
 ) -> Result<()> {
-    let (_, ranks) = team.place();
-    member(root, ranks)?;
-    let is_root = team.rank() == root;
-    if is_root {
-        same_length("`x` on the root", x.len(), y.len())?;
-    }
-    if ranks == 1 {
+    let is_root = rooted(&team, &x, &y, root)?;
+    if team.ranks() == 1 {
         return core.copy(y, x).await;
     }
-    for chunk in room(&team, y.len(), 1)? {
-        let call = Call::begin(core, &team, chunk.len()).await?;
+    let room = Room::of(&team)?;
+    for chunk in room.chunks::<T>(y.len(), 1)? {
+        let epoch = core.recall(room.raised).await?.wrapping_add(1);
+        let block = room.blocks::<T>(epoch, chunk.len()).at(0)?;
         let piece = y.slice(chunk.clone())?;
         if is_root {
             let source = x.slice(chunk)?;
-            call.put(core, 0, source).await?;
-            call.arrive(core).await?;
+            core.put_packets(block, source, epoch).await?;
+            core.notify(room.raised, Notify::Set(epoch)).await?;
             core.copy(piece, source).await?;
         } else {
-            call.arrive(core).await?;
-            call.get(core, 0, root, piece).await?;
+            core.notify(room.raised, Notify::Set(epoch)).await?;
+            core.get_packets(piece, block.on(root)?, room.raised.on(root)?, epoch)
+                .await?;
         }
         // Who has the root's packets knows that the root has begun, and of no other.
-        if is_root || ranks > 2 {
-            call.meet(core).await?;
+        if is_root || team.ranks() > 2 {
+            room.meet(core, epoch).await?;
         }
     }
     Ok(())
@@ -123,129 +127,117 @@ pub async fn broadcast<C: Core, T: Element>(
 /// As [`all_to_all`](crate::all_to_all()), or if the team has no packets.
 pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, y: Out<T>) -> Result<()> {
     let (me, ranks) = team.place();
-    let mine = part_range(x.len(), ranks, me);
-    let wanted = times_ranks(mine.len(), ranks)?;
-    same_length("`y`, my part of `x` from every rank,", y.len(), wanted)?;
+    let mine = dealt_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }
-    let longest = part_range(x.len(), ranks, 0).len();
-    for chunk in room(&team, longest, ranks)? {
-        let call = Call::begin(core, &team, chunk.len()).await?;
-        call.put_parts(core, x, &chunk).await?;
-        call.arrive(core).await?;
+    let (room, longest) = (Room::of(&team)?, part_range(x.len(), ranks, 0).len());
+    for chunk in room.chunks::<T>(longest, ranks)? {
+        let epoch = core.recall(room.raised).await?.wrapping_add(1);
+        let blocks = room.blocks::<T>(epoch, chunk.len());
+        for index in (0..ranks).filter(|index| *index != me) {
+            let piece = x.slice(clip(part_range(x.len(), ranks, index), &chunk))?;
+            if !piece.is_empty() {
+                core.put_packets(blocks.at(index)?, piece, epoch).await?;
+            }
+        }
+        core.notify(room.raised, Notify::Set(epoch)).await?;
         for (peer, index) in team.members() {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
-            if index == me {
-                copy(core, piece, x.slice(clip(mine.clone(), &chunk))?).await?;
-            } else {
-                call.get(core, me, peer, piece).await?;
+            if index != me {
+                get(core, &room, blocks.at(me)?, peer, piece, epoch).await?;
+            } else if !piece.is_empty() {
+                core.copy(piece, x.slice(clip(mine.clone(), &chunk))?).await?;
             }
         }
     }
     Ok(())
 }
 
-/// The chunks of `total` elements when half the room for packets has to hold `blocks` of each.
-fn room<T: Element>(
-    team: &Team<T>,
-    total: usize,
-    blocks: usize,
-) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
-    let lines = team
-        .packets()
-        .map_or(0, |packets| packets.half(0).len() / PACKET_WORDS)
-        / blocks.max(1);
-    if lines == 0 {
-        return Err(Error::failed(format!(
-            "this team has no packets for {blocks} ranks; declare them, or use another algorithm"
-        )));
-    }
-    Ok(chunks(total, lines * PAYLOAD_BYTES / T::DTYPE.bytes()))
-}
-
-/// One chunk of one call.
-struct Call {
-    slot: Shared<i64>,
-    /// Words of a block.
-    words: usize,
-    raised: Signal,
+/// Takes `data` out of `peer`'s `block`; waits for the peer in any case.
+#[inline(always)]
+fn get<C: Core, T: Element>(
+    core: &C,
+    room: &Room,
+    block: Shared<i64>,
+    peer: Rank,
+    data: Out<T>,
     epoch: i32,
+) -> impl Future<Output = Result<()>> {
+    let raised = room.raised;
+    async move {
+        if data.is_empty() {
+            return core.wait(raised.on(peer)?, Compare::Ge, epoch).await.map(drop);
+        }
+        core.get_packets(data, block.on(peer)?, raised.on(peer)?, epoch)
+            .await
+    }
 }
 
-impl Call {
-    /// With blocks of at most `each` elements.
+/// The room for a team's packets, and the counter of its barrier: the barrier's own steps are taken one by one, since at
+/// this size a call more is felt.
+struct Room {
+    packets: Shared<i64>,
+    raised: Signal,
+}
+
+impl Room {
     #[inline(always)]
-    async fn begin<C: Core, T: Element>(core: &C, team: &Team<T>, each: usize) -> Result<Call> {
+    fn of<T: Element>(team: &Team<T>) -> Result<Room> {
         let Some(packets) = team.packets() else {
             return Err(Error::failed(
                 "this team has no packets; declare them, or use another algorithm",
             ));
         };
         let raised = team.meet().signals().at(0)?;
-        let epoch = core.recall(raised).await?.wrapping_add(1);
-        Ok(Call {
-            slot: packets.half(epoch),
+        Ok(Room { packets, raised })
+    }
+
+    /// The chunks of `total` elements when half the room has to hold `blocks` of each.
+    #[inline(always)]
+    fn chunks<T: Element>(
+        &self,
+        total: usize,
+        blocks: usize,
+    ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
+        let lines = self.packets.half(0).len() / PACKET_WORDS / blocks.max(1);
+        if lines == 0 {
+            return Err(Error::failed(format!(
+                "this team has no packets for {blocks} ranks; declare them, or use another algorithm"
+            )));
+        }
+        Ok(chunks(total, lines * PAYLOAD_BYTES / T::DTYPE.bytes()))
+    }
+
+    /// The blocks of `each` elements that an epoch has.
+    #[inline(always)]
+    fn blocks<T: Element>(&self, epoch: i32, each: usize) -> Blocks {
+        Blocks {
+            slot: self.packets.half(epoch),
             words: packets_for(each * T::DTYPE.bytes()) * PACKET_WORDS,
-            raised,
-            epoch,
-        })
-    }
-
-    #[inline(always)]
-    fn block(&self, index: usize) -> Result<Shared<i64>> {
-        self.slot.slice(index * self.words..(index + 1) * self.words)
-    }
-
-    #[inline(always)]
-    async fn put<C: Core, T: Element>(&self, core: &C, index: usize, data: In<T>) -> Result<()> {
-        if data.is_empty() {
-            return Ok(());
         }
-        core.put_packets(self.block(index)?, data, self.epoch).await
-    }
-
-    /// Puts what falls into `chunk` of everybody's part of `x` but mine, part `d` into block `d`.
-    #[inline(always)]
-    async fn put_parts<C: Core, T: Element>(&self, core: &C, x: In<T>, chunk: &Range<usize>) -> Result<()> {
-        let (me, ranks) = (self.raised.holder().0 as usize, self.raised.ranks() as usize);
-        for index in (0..ranks).filter(|index| *index != me) {
-            let piece = x.slice(clip(part_range(x.len(), ranks, index), chunk))?;
-            self.put(core, index, piece).await?;
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn arrive<C: Core>(&self, core: &C) -> impl Future<Output = Result<()>> {
-        core.notify(self.raised, Notify::Set(self.epoch))
-    }
-
-    /// Takes `data` out of block `index` of `peer`; waits for it in any case.
-    #[inline(always)]
-    async fn get<C: Core, T: Element>(&self, core: &C, index: usize, peer: Rank, data: Out<T>) -> Result<()> {
-        let raised = self.raised.on(peer)?;
-        if data.is_empty() {
-            return core.wait(raised, Compare::Ge, self.epoch).await.map(drop);
-        }
-        let block = self.block(index)?.on(peer)?;
-        core.get_packets(data, block, raised, self.epoch).await
     }
 
     /// Waits for everybody.
-    async fn meet<C: Core>(&self, core: &C) -> Result<()> {
+    async fn meet<C: Core>(&self, core: &C, epoch: i32) -> Result<()> {
         let (me, ranks) = (self.raised.holder().0, self.raised.ranks());
         for peer in (me + 1..ranks).chain(0..me) {
-            core.wait(self.raised.on(Rank(peer))?, Compare::Ge, self.epoch)
-                .await?;
+            core.wait(self.raised.on(Rank(peer))?, Compare::Ge, epoch).await?;
         }
         Ok(())
     }
 }
 
-async fn copy<C: Core, T: Element>(core: &C, to: Out<T>, from: In<T>) -> Result<()> {
-    if from.is_empty() {
-        return Ok(());
+/// A rank's packets for one chunk, one block for each rank that reads another part of them.
+struct Blocks {
+    slot: Shared<i64>,
+    /// Words of a block.
+    words: usize,
+}
+
+impl Blocks {
+    #[inline(always)]
+    fn at(&self, index: usize) -> Result<Shared<i64>> {
+        self.slot.slice(index * self.words..(index + 1) * self.words)
     }
-    core.copy(to, from).await
 }

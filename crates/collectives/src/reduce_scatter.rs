@@ -6,7 +6,7 @@
 //! 1 step. Exact (COL-1).
 
 use crate::Team;
-use crate::arguments::same_length;
+use crate::arguments::my_part;
 use crate::blocks::{block, stage_blocks};
 use crate::chunk::clip;
 use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result, part_range};
@@ -27,8 +27,7 @@ pub async fn reduce_scatter<C: Core, T: Element>(
     op: ReduceOp,
 ) -> Result<()> {
     let (me, ranks) = team.place();
-    let part = part_range(x.len(), ranks, me).len();
-    same_length("`y`, my part of the reduced `x`,", y.len(), part)?;
+    let part = my_part(&x, &y, team.place())?.len();
     if ranks == 1 {
         return core.copy(y, x).await;
     }

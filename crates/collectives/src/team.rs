@@ -172,6 +172,12 @@ impl<T: Element> Team<T> {
         total: usize,
         blocks: usize,
     ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
+        Ok(chunks(total, self.chunk(total, blocks)?))
+    }
+
+    /// How long the chunks of `total` elements can be when half the scratch has to hold `blocks` of each.
+    #[track_caller]
+    fn chunk(&self, total: usize, blocks: usize) -> Result<usize> {
         let half = self.scratch.half(0).len();
         if total > 0 && half < blocks {
             return Err(Error::failed(format!(
@@ -181,7 +187,7 @@ impl<T: Element> Team<T> {
                 blocks.saturating_mul(2)
             )));
         }
-        Ok(chunks(total, half / blocks.max(1)))
+        Ok(half / blocks.max(1))
     }
 
     /// The chunks of `total` elements, of at most `most` each.
@@ -194,8 +200,8 @@ impl<T: Element> Team<T> {
         total: usize,
         most: usize,
     ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
-        let _can = self.chunks(total, 1)?;
-        Ok(chunks(total, self.scratch.half(0).len().min(most)))
+        let each = self.chunk(total, 1)?;
+        Ok(chunks(total, each.min(most)))
     }
 
     /// Begins an operation that stages at most `len` elements, the same number on every rank: learns its epoch, and with

@@ -40,9 +40,9 @@ impl Work {
 
 /// What a kernel runs on.
 ///
-/// Each instruction is a future; await it where it stands. On `native` it has happened when the await
-/// returns, and nothing suspends; on `sim` and `check` each is a step that others may come before or
-/// after. Instructions of one kernel take effect in program order.
+/// Each instruction is a future; await it where it stands. On `native` it has happened when the future is there, and nothing
+/// suspends; on `sim` and `check` it happens while it is awaited, a step that others may come before or
+/// after. Instructions of one kernel that are awaited where they stand take effect in program order.
 ///
 /// # Memory ordering
 ///
@@ -325,10 +325,11 @@ pub trait Core: Sized {
         full: Signal,
         value: i32,
     ) -> impl Future<Output = Result<()>> {
-        let (store, notify) = (self.store(slot, tile), self.notify(full, Notify::Set(value)));
+        let at = self.attribution().site();
         async move {
-            store.await?;
-            notify.await
+            let _caller = self.attribution().to(at);
+            self.store(slot, tile).await?;
+            self.notify(full, Notify::Set(value)).await
         }
     }
 

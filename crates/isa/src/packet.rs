@@ -12,7 +12,12 @@ pub const PACKET_WORDS: usize = PACKET_BYTES / 8;
 
 /// Packets that `bytes` of payload take.
 #[must_use]
+#[inline]
 pub const fn packets_for(bytes: usize) -> usize {
+    // For a single packet, dividing takes as long as filling it.
+    if bytes <= PAYLOAD_BYTES {
+        return (bytes != 0) as usize;
+    }
     bytes.div_ceil(PAYLOAD_BYTES)
 }
 

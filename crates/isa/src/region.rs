@@ -61,6 +61,19 @@ impl Span {
             .checked_add(self.start.checked_mul(size)?)?;
         Some(start..start.checked_add(self.len.checked_mul(size)?)?)
     }
+
+    /// Where its bytes begin on rank 0, and how many there are; `None` if the handle is nonsense. For cores, which know how many
+    /// ranks there are, and how far apart.
+    #[must_use]
+    #[inline(always)]
+    pub fn on_first(&self) -> Option<(u64, u64)> {
+        // Numbers below 2^48 cannot overflow what follows, and more than that is no memory.
+        if (self.base | self.start | self.len) >> 48 != 0 || self.rank.0 >= self.ranks {
+            return None;
+        }
+        let size = self.dtype.bytes() as u64;
+        Some((self.base + self.start * size, self.len * size))
+    }
 }
 
 /// May be read. See [`In`].
@@ -156,9 +169,13 @@ impl<T: Element, A: Access> Region<T, A> {
 
     /// The handle without its types.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn span(&self) -> Span {
-        self.span
+        // Said again for the compiler, which then knows the size of an element.
+        Span {
+            dtype: T::DTYPE,
+            ..self.span
+        }
     }
 
     #[inline]

@@ -38,11 +38,11 @@ pub async fn packet<C: Core, T: Element>(
         ));
     };
     let raised = team.meet().signals().at(0)?;
-    for chunk in chunks(x.len(), one_chunk::<T>(packets)) {
+    for chunk in chunks(x.len(), one_chunk::<T>(&packets)) {
         packet_chunk(
             core,
-            packets,
-            raised,
+            &packets,
+            &raised,
             x.slice(chunk.clone())?,
             y.slice(chunk)?,
             op,
@@ -54,7 +54,7 @@ pub async fn packet<C: Core, T: Element>(
 
 /// Elements that are reduced at once.
 #[inline]
-pub(crate) fn one_chunk<T: Element>(packets: Shared<i64>) -> usize {
+pub(crate) fn one_chunk<T: Element>(packets: &Shared<i64>) -> usize {
     packets.half(0).len() / PACKET_WORDS * PAYLOAD_BYTES / T::DTYPE.bytes()
 }
 
@@ -62,13 +62,14 @@ pub(crate) fn one_chunk<T: Element>(packets: Shared<i64>) -> usize {
 #[inline]
 pub(crate) async fn packet_chunk<C: Core, T: Element>(
     core: &C,
-    packets: Shared<i64>,
-    raised: Signal,
+    packets: &Shared<i64>,
+    raised: &Signal,
     x: In<T>,
     y: Out<T>,
     op: ReduceOp,
 ) -> Result<()> {
     // The barrier's own steps, one by one.
+    let raised = *raised;
     let epoch = core.recall(raised).await?.wrapping_add(1);
     let slot = packets.half(epoch);
     core.put_packets(slot, x, epoch).await?;

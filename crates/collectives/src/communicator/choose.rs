@@ -3,7 +3,7 @@
 use super::error::{Error, Result};
 use super::table::{CHOOSABLE, Table, choosable, named};
 use ringwork_isa::{Operation, Way};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
@@ -75,11 +75,16 @@ pub(super) struct Chooser {
     per_core: u32,
     /// For each of `CHOOSABLE`: the most bytes, the way, and the row it is from, counted from 1.
     columns: [Vec<(u64, Way, usize)>; CHOOSABLE.len()],
+    /// The last choice, for programs that make the same call again.
+    last: Cell<Option<(Call, Way)>>,
     /// What was said already.
     said: RefCell<BTreeSet<(usize, Way, u32)>>,
     /// For each of `CHOOSABLE`: what is asked for instead.
     asked: [Option<(Way, Why)>; CHOOSABLE.len()],
 }
+
+/// What is chosen for: operation, bytes, and whether the data is in the window.
+type Call = (Operation, u64, bool);
 
 /// Why a way was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +116,7 @@ impl Chooser {
             me,
             ranks,
             per_core,
+            last: Cell::new(None),
             said: RefCell::default(),
         }
     }
@@ -122,6 +128,7 @@ impl Chooser {
     pub(super) fn ask(&mut self, operation: Operation, way: Option<Way>) -> Result<()> {
         let wrong = |problem| Error::arguments("set_way", problem);
         choosable(operation.name()).map_err(wrong)?;
+        self.last.set(None);
         let asked = match way {
             Some(way) => Some((named(operation, way.name()).map_err(wrong)?, Why::Program)),
             None => self.rules.asked(operation).map(|way| (way, Why::Environment)),
@@ -135,7 +142,21 @@ impl Chooser {
     /// The way to do `operation` with `bytes` of data that is in the window or not.
     ///
     /// Exact unless the user asked otherwise.
+    #[inline]
     pub(super) fn choose(&self, operation: Operation, bytes: u64, in_window: bool) -> Way {
+        let call = (operation, bytes, in_window);
+        match self.last.get() {
+            Some((last, way)) if last == call => way,
+            _ => {
+                let way = self.choose_anew(call);
+                self.last.set(Some((call, way)));
+                way
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn choose_anew(&self, (operation, bytes, in_window): Call) -> Way {
         let index = index_of(operation);
         let possible = |way: Way| in_window || !way.needs_window();
         let asked = index

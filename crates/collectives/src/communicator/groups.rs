@@ -96,14 +96,14 @@ impl Communicator {
             .filter_map(|rank| self.members.get(*rank as usize).cloned())
             .collect();
         let attendant = Arc::clone(&self.attendant);
-        Ok(Communicator::on(
+        Communicator::on(
             home,
             Rank(me),
             members,
             attendant,
             Arc::clone(&self.rules),
             self.timeout,
-        ))
+        )
     }
 
     /// A sub-group of these ranks, in this order; `None` for ranks that are not in it. A collective call of all

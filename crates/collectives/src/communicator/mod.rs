@@ -102,7 +102,7 @@ impl Communicator {
         };
         let (members, home) = attendant.meet(&rendezvous, rank, size, timeout, make)?;
         attendant.watch(&members)?;
-        let comm = Communicator::on(home, rank, members, attendant, rules, timeout);
+        let comm = Communicator::on(home, rank, members, attendant, rules, timeout)?;
         // Nobody goes on, and perhaps ends, before everybody watches everybody.
         comm.barrier()?;
         Ok(comm)
@@ -115,7 +115,7 @@ impl Communicator {
         attendant: Arc<Attendant>,
         rules: Arc<Rules>,
         timeout: Duration,
-    ) -> Communicator {
+    ) -> Result<Communicator> {
         let home = Arc::new(home);
         attendant.tell(&home, &members);
         let place = Place {
@@ -124,8 +124,8 @@ impl Communicator {
         };
         let cores = ringwork_native::ranks::cores_of(&members);
         let chooser = Chooser::new(Arc::clone(&rules), rank.0, place.layout.ranks, cores);
-        let station = Station::new(Arc::clone(&home), place, chooser, cores, timeout);
-        Communicator {
+        let station = Station::new(Arc::clone(&home), place, chooser, cores, timeout)?;
+        Ok(Communicator {
             station: RefCell::new(Some(Box::new(station))),
             worker: RefCell::new(None),
             home,
@@ -135,7 +135,7 @@ impl Communicator {
             rules,
             segments: Cell::new(place.layout.segment.0 + 1),
             timeout,
-        }
+        })
     }
 
     /// This process's rank.

@@ -32,10 +32,9 @@ impl Station {
             |core| match (data, algorithm(way)) {
                 // By its own name: at this size the choice among all would cost as much as the work.
                 (data, Some(Algorithm::Packet)) => in_place(core, data, |data| {
-                    let (x, y, packets) = (data.into(), data.into(), self.place.packets());
-                    if self.size() > 1 && data.len() <= one_chunk::<T>(packets) {
-                        let raised = self.place.meet().signals().at(0)?;
-                        return core.run(packet_chunk(core, packets, raised, x, y, op));
+                    let (x, y) = (data.into(), data.into());
+                    if self.size() > 1 && data.len() <= one_chunk::<T>(&self.packets) {
+                        return core.run(packet_chunk(core, &self.packets, &self.raised, x, y, op));
                     }
                     core.run(packet(core, team(), x, y, op))
                 }),

@@ -6,7 +6,8 @@ use super::choose::Chooser;
 use super::error::{Error, Result};
 use super::layout::Place;
 use ringwork_isa::{
-    Device, Dtype, Element, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank, Result as CoreResult,
+    Device, Dtype, Element, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank,
+    Result as CoreResult, Shared, Signal,
 };
 use ringwork_native::cell::Patience;
 use ringwork_native::segment::{Alarm, Attached};
@@ -22,6 +23,9 @@ pub(super) struct Station {
     home: Arc<Attached>,
     pub(super) place: Place,
     pub(super) chooser: Chooser,
+    /// The room for packets, and what is raised when there are some: for the calls that are over before these are looked up.
+    pub(super) packets: Shared<i64>,
+    pub(super) raised: Signal,
     /// The number of the next collective call.
     sequence: Cell<u32>,
     timeout: Duration,
@@ -34,20 +38,22 @@ impl Station {
         chooser: Chooser,
         cores: usize,
         timeout: Duration,
-    ) -> Station {
+    ) -> Result<Station> {
         let patience = Patience::for_sharing(place.layout.ranks as usize, cores);
         let limit = timeout;
         let mut core = NativeCore::new(Device(place.me.0), Waiting { patience, limit });
         core.attach(home.clone());
-        core.set_calls(place.calls());
-        Station {
+        core.set_calls(home.clone(), place.calls());
+        Ok(Station {
             core,
             home,
             place,
             chooser,
+            packets: place.packets(),
+            raised: place.meet().signals().at(0)?,
             sequence: Cell::new(0),
             timeout,
-        }
+        })
     }
 
     pub(super) fn size(&self) -> u32 {

@@ -3,15 +3,65 @@
 use super::waits::Awaited;
 use super::{At, NativeCore};
 use crate::cell::Cell;
+use crate::segment::Attached;
 use ringwork_isa::{Error, ErrorKind, Fingerprint, Rank, Signals};
+use std::sync::Arc;
+
+/// The collective call under way, if any, as it lies in shared memory: a handful of words, for every instruction looks
+/// at it.
+#[derive(Debug, Default)]
+pub(super) struct CallUnderWay(std::cell::Cell<[u64; 2]>);
+
+impl CallUnderWay {
+    /// Its number and its words. No call is all zero.
+    #[inline(always)]
+    pub(super) fn get(&self) -> Option<(u32, [u64; 2])> {
+        let words = self.0.get();
+        (words[0] != 0).then(|| (sequence(words), words))
+    }
+
+    /// What tells the packets of this call from those of others.
+    #[inline(always)]
+    pub(super) fn tag(&self) -> u64 {
+        let [head, count] = self.0.get();
+        (head.rotate_left(17) ^ count).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// The number of the call that these words are.
+#[inline(always)]
+fn sequence([head, _]: [u64; 2]) -> u32 {
+    (head >> 32) as u32
+}
+
+/// Where ranks say which call they are in.
+#[derive(Clone, Debug)]
+pub(super) struct Calls {
+    row: Signals,
+    /// The segment that they are in, and where in it mine is.
+    home: Arc<Attached>,
+    mine: u64,
+}
+
+impl Calls {
+    #[inline(always)]
+    fn mine(&self) -> Option<&Cell> {
+        self.home.cell_at(self.mine)
+    }
+
+    fn of(&self, rank: Rank) -> Option<&Cell> {
+        self.home.signal(&self.row.at(0).ok()?.on(rank).ok()?)
+    }
+}
 
 impl NativeCore {
     #[cold]
     #[inline(never)]
-    pub(super) fn out_of_step(&self, cell: Awaited<'_>, call: Fingerprint, at: At) -> Error {
-        let noted = cell.cell.noted(call.sequence());
+    pub(super) fn out_of_step(&self, cell: Awaited<'_>, words: [u64; 2], at: At) -> Error {
+        let noted = cell.cell.noted(sequence(words));
         self.mismatch_with(cell.name.on(), noted).unwrap_or_else(|| {
             // A note of another call in its place: the peer is out of step.
+            let call = Fingerprint::from_words(words).map_or_else(String::new, |call| call.to_string());
             let message = format!("rank {} is not in {call}", cell.name.on());
             ErrorKind::Failed {
                 message,
@@ -23,20 +73,18 @@ impl NativeCore {
 
     /// Whether `peer` says that it is in another call of the same number.
     pub(super) fn mismatch(&self, peer: Rank) -> Option<Error> {
-        let (call, _) = self.call.get()?;
-        let signal = self.calls?.at(0).ok()?.on(peer).ok()?;
-        let cell = self.segment(signal.segment())?.signal(&signal)?;
-        self.mismatch_with(peer, cell.noted(call.sequence()))
+        let (sequence, _) = self.call.get()?;
+        self.mismatch_with(peer, self.calls.as_ref()?.of(peer)?.noted(sequence))
     }
 
     pub(super) fn mismatch_with(&self, peer: Rank, words: [u64; 2]) -> Option<Error> {
-        let (call, mine) = self.call.get()?;
-        let theirs = Fingerprint::from_words(words)?;
+        let (_, mine) = self.call.get()?;
+        let (call, theirs) = (Fingerprint::from_words(mine)?, Fingerprint::from_words(words)?);
         let other_kind = theirs.operation().is_between_two();
         if words == mine || theirs.sequence() != call.sequence() || other_kind {
             return None;
         }
-        let me = self.calls.map_or(Rank(0), |row| row.me);
+        let me = self.calls.as_ref().map_or(Rank(0), |calls| calls.row.me);
         Some(
             ErrorKind::Mismatch {
                 me,
@@ -48,26 +96,25 @@ impl NativeCore {
         )
     }
 
-    /// Where ranks say which collective call they are in: a cell of each that nothing else touches.
-    pub fn set_calls(&mut self, calls: Signals) {
-        self.calls = Some(calls);
+    /// Where ranks say which collective call they are in: a cell of each that nothing else touches, in `home`.
+    pub fn set_calls(&mut self, home: Arc<Attached>, row: Signals) {
+        let mine = row.at(0).ok().filter(|signal| home.signal(signal).is_some());
+        let mine = mine.and_then(|signal| signal.offset());
+        self.calls = mine.map(|mine| Calls { row, home, mine });
     }
 
     /// Says which collective call the instructions until the next `enter` or `leave` belong to. Signals are
     /// marked with it, and waiting compares: ranks that disagree get [`ErrorKind::Mismatch`].
     #[inline(always)]
     pub fn enter(&self, call: Fingerprint) {
-        let words = call.words();
-        self.call.set(Some((call, words)));
-        if let Some(cell) = self.my_call() {
-            cell.note(call.sequence(), words);
-            cell.mark(call.sequence());
-        }
+        self.call.0.set(call.words());
+        self.announce(call);
     }
 
     /// Says what this rank does, for the diagnosis of others, without marking signals with it.
+    #[inline(always)]
     pub fn announce(&self, call: Fingerprint) {
-        if let Some(cell) = self.my_call() {
+        if let Some(cell) = self.calls.as_ref().and_then(Calls::mine) {
             cell.note(call.sequence(), call.words());
             cell.mark(call.sequence());
         }
@@ -76,7 +123,7 @@ impl NativeCore {
     /// Says that the call is over.
     #[inline(always)]
     pub fn leave(&self) {
-        self.call.set(None);
+        self.call.0.set([0; 2]);
     }
 
     /// How far `peer`'s counters in this row are behind mine, all together.
@@ -90,18 +137,10 @@ impl NativeCore {
         (0..row.count).filter_map(behind).sum()
     }
 
-    #[inline(always)]
-    pub(super) fn my_call(&self) -> Option<&Cell> {
-        let mine = self.calls?.at(0).ok()?;
-        self.segment(mine.segment())?.signal(&mine)
-    }
-
     /// The last call that a rank began, if it has begun any.
     #[must_use]
     pub fn last_call(&self, rank: Rank) -> Option<Fingerprint> {
-        let signal = self.calls?.at(0).ok()?.on(rank).ok()?;
-        let cell = self.segment(signal.segment())?.signal(&signal)?;
-        let sequence = cell.load().cast_unsigned();
-        Fingerprint::from_words(cell.noted(sequence))
+        let cell = self.calls.as_ref()?.of(rank)?;
+        Fingerprint::from_words(cell.noted(cell.load().cast_unsigned()))
     }
 }

@@ -1,4 +1,8 @@
-//! The instructions: what is looked up when one is issued, and what is left to do.
+//! The instructions. Each is done when it is issued, and its future is nothing but the result.
+//!
+//! What is kept in a future until it is awaited is written to memory and read back in other pieces, which the processor
+//! does only after all stores before; and that is the time of a whole message when one of them is to a line that another
+//! core has.
 
 use super::NativeCore;
 use crate::activity::Doing;
@@ -7,6 +11,7 @@ use ringwork_isa::{
     Attribution, CanRead, CanWrite, Compare, Core, Device, Element, Float, Notify, ReduceOp, Region, Result,
     Shared, Signal, Sources, Tile, Work,
 };
+use std::future::ready;
 
 impl Core for NativeCore {
     fn device(&self) -> Device {
@@ -25,8 +30,7 @@ impl Core for NativeCore {
         src: Region<T, impl CanRead>,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        let moving = self.moving(&dst.span(), &src.span(), at);
-        async move { self.copy_now(moving.as_ref().map_err(Clone::clone)?, at) }
+        ready(self.copy_now(&dst.span(), &src.span(), at))
     }
 
     #[track_caller]
@@ -38,13 +42,13 @@ impl Core for NativeCore {
         op: ReduceOp,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        async move { self.reduce_now::<T>(dst.span(), &sources, op, at) }
+        ready(self.reduce_now::<T>(&dst.span(), &sources, op, at))
     }
 
     #[track_caller]
     fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
         let at = self.attribution.site();
-        async move { self.load_now(src.span(), at) }
+        ready(self.load_now(&src.span(), at))
     }
 
     #[track_caller]
@@ -54,20 +58,17 @@ impl Core for NativeCore {
         tile: &Tile<T>,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        async move { self.store_now(dst.span(), tile, at) }
+        ready(self.store_now(&dst.span(), tile, at))
     }
 
     #[track_caller]
     fn spend(&self, work: Work) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
-        async move {
-            let doing = match work {
-                Work::Vector { .. } => Doing::Vector,
-                Work::Matrix { .. } => Doing::Matmul,
-            };
-            self.say(doing, at);
-            Ok(())
-        }
+        let doing = match work {
+            Work::Vector { .. } => Doing::Vector,
+            Work::Matrix { .. } => Doing::Matmul,
+        };
+        self.say(doing, self.attribution.site());
+        ready(Ok(()))
     }
 
     #[track_caller]
@@ -78,8 +79,7 @@ impl Core for NativeCore {
         b: &Tile<T>,
     ) -> impl Future<Output = Result<Tile<T::Wide>>> {
         self.say(Doing::Matmul, self.attribution.site());
-        // Not in a closure: the error names this caller's line.
-        std::future::ready(Tile::add_product(acc, a, b, arith::product::<T>))
+        ready(Tile::add_product(acc, a, b, arith::product::<T>))
     }
 
     #[track_caller]
@@ -91,8 +91,7 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        let packing = self.packing(&packets, &src.span(), epoch, at);
-        async move { self.put_packets_now(packing.as_ref().map_err(Clone::clone)?, at) }
+        ready(self.put_packets_now(&packets, &src.span(), epoch, at))
     }
 
     #[track_caller]
@@ -104,7 +103,7 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        async move { self.get_packets_now(dst.span(), &packets, &raised, epoch, at) }
+        ready(self.get_packets_now(&dst.span(), &packets, &raised, epoch, at))
     }
 
     #[track_caller]
@@ -119,23 +118,15 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        let folding = self.folding((&dst.span(), &mine.span()), &packets, &raised, epoch, at);
-        async move { self.fold::<T>(folding.as_ref().map_err(Clone::clone)?, op, &raised, at) }
+        ready(self.reduce_packets_now::<T>((&dst.span(), &mine.span()), &packets, &raised, op, epoch, at))
     }
-
-    // Signals are looked up when the instruction is issued: a handle that is copied into a future is written and
-    // read back in other pieces, which the processor does only after all stores before, and that is the time of
-    // a whole message when one of them is to a line that another core has.
 
     #[track_caller]
     #[inline(always)]
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        let found = self.signal(&signal, at).map(|found| found.cell);
-        async move {
-            self.notify_now(found?, how, at);
-            Ok(())
-        }
+        let found = self.signal(&signal, at);
+        ready(found.map(|found| self.notify_now(found.cell, how, at)))
     }
 
     #[track_caller]
@@ -143,24 +134,20 @@ impl Core for NativeCore {
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
         let at = self.attribution.site();
         let found = self.signal(&signal, at);
-        async move { self.wait_now(found?, compare, operand, at) }
+        ready(found.and_then(|found| self.wait_now(found, compare, operand, at)))
     }
 
     #[track_caller]
     #[inline(always)]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        let found = self
-            .signal(&signal, self.attribution.site())
-            .map(|found| found.cell);
-        async move { Ok(found?.load()) }
+        let found = self.signal(&signal, self.attribution.site());
+        ready(found.map(|found| found.cell.load()))
     }
 
     #[track_caller]
     #[inline(always)]
     fn recall(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        let found = self
-            .signal(&signal, self.attribution.site())
-            .map(|found| found.cell);
-        async move { Ok(found?.written()) }
+        let found = self.signal(&signal, self.attribution.site());
+        ready(found.map(|found| found.cell.written()))
     }
 }

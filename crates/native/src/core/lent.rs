@@ -7,20 +7,19 @@
 //! - **LENT-1 (scoped).** A pointer is here only while the borrow that it came from lives: it is put in and
 //!   taken out by one function, also when what it calls panics.
 //! - **LENT-2 (access).** What was lent as `&[T]` is never resolved for writing.
-//! - **LENT-4 (leases).** A pointer that was resolved before it is used is used only under the lease it was resolved
-//!   under: the number of the lend, which no other lend of this core has, and which ends with it.
 //! - **LENT-3 (not as atomics).** What was lent as `&[T]` is read as ordinary memory: nobody else can write it.
 //!   Where `arith` reads by atomics, which need a pointer that may write, it is copied into a private block
 //!   first; see [`Source`].
 
-use super::{At, NativeCore};
+use super::NativeCore;
 use crate::arith::{self, Isa};
-use ringwork_isa::{Element, In, InOut, Out, Rank, Region, Result, Segment, Span};
+use ringwork_isa::{Element, In, InOut, Out, Rank, Region, Segment, Span};
 use std::cell::Cell;
 
 /// Numbers that no real segment has: what is lent for reading, and for writing.
 const LENT_IN: Segment = Segment(u32::MAX);
 const LENT_OUT: Segment = Segment(u32::MAX - 1);
+const _: () = assert!(super::SCRATCH.0 < LENT_OUT.0);
 
 /// A lent slice: where, and how many bytes.
 type Slot = Cell<Option<(*mut u8, u64)>>;
@@ -30,65 +29,31 @@ type Slot = Cell<Option<(*mut u8, u64)>>;
 pub(super) struct Lent {
     input: Slot,
     output: Slot,
-    /// Changes with every lend, when it begins and when it ends (LENT-4).
-    lease: Cell<u64>,
 }
 
 impl Lent {
-    /// The memory of a lent region, if it is one; `None` if it is not lent, `Some(None)` if it is refused.
-    #[expect(
-        clippy::option_option,
-        reason = "not lent, refused and found are three answers"
-    )]
+    /// The memory of a [lent](is_lent) region, if it is still lent and may be used so.
     #[inline(always)]
-    pub(super) fn resolve(&self, span: &Span, writing: bool) -> Option<Option<*mut u8>> {
+    pub(super) fn resolve(&self, span: &Span, writing: bool) -> Option<*mut u8> {
         let slot = match span.segment {
-            LENT_IN if writing => return Some(None),
+            LENT_IN if writing => return None,
             LENT_IN => &self.input,
-            LENT_OUT => &self.output,
-            _ => return None,
+            _ => &self.output,
         };
-        let found = || {
-            let (base, bytes) = slot.get()?;
-            let range = span.byte_range()?;
-            if range.end > bytes || range.start & (span.dtype.bytes() as u64 - 1) != 0 {
-                return None;
-            }
-            // SAFETY: inside the lent slice, which is alive while it is in the slot (LENT-1).
-            Some(unsafe { base.add(usize::try_from(range.start).ok()?) })
-        };
-        Some(found())
-    }
-}
-
-/// Memory that was resolved before it is used. See LENT-4.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
-    pointer: *mut u8,
-    /// 0 if it is not lent.
-    lease: u64,
-}
-
-impl NativeCore {
-    /// Resolves a span now, to be used later, if it still is what it was.
-    #[inline(always)]
-    pub(super) fn hold(&self, span: &Span, writing: bool, at: At) -> Result<Held> {
-        let lent = span.segment == LENT_IN || span.segment == LENT_OUT;
-        Ok(Held {
-            pointer: self.resolve(span, writing, at)?,
-            lease: if lent { self.lent.lease.get() } else { 0 },
-        })
-    }
-
-    /// The memory that was resolved; attached segments stay as long as this core is borrowed, what was lent until
-    /// it is given back.
-    #[inline(always)]
-    pub(super) fn held(&self, held: Held, at: At) -> Result<*mut u8> {
-        if held.lease != 0 && held.lease != self.lent.lease.get() {
-            return Err(super::not_mapped(LENT_OUT, None, at));
+        let (base, lent) = slot.get()?;
+        let (start, bytes) = span.on_first()?;
+        if start + bytes > lent || start & (span.dtype.bytes() as u64 - 1) != 0 {
+            return None;
         }
-        Ok(held.pointer)
+        // SAFETY: inside the lent slice, which is alive while it is in the slot (LENT-1).
+        Some(unsafe { base.add(usize::try_from(start).ok()?) })
     }
+}
+
+/// Whether a span is of what was lent, and of no segment.
+#[inline(always)]
+pub(super) fn is_lent(span: &Span) -> bool {
+    span.segment.0 >= LENT_OUT.0
 }
 
 // SAFETY: a pointer is in a slot only during a `lend` (LENT-1), which borrows the core that the slot is part of;
@@ -96,6 +61,7 @@ impl NativeCore {
 unsafe impl Send for Lent {}
 
 /// Whether a span was lent as `&[T]` and `arith` must not read it where it is (LENT-3).
+#[inline(always)]
 pub(super) fn must_be_copied(span: &Span) -> bool {
     span.segment == LENT_IN && Isa::best() == Isa::Plain
 }
@@ -149,7 +115,7 @@ impl Source {
     ///
     /// # Safety
     /// As [`of`](Source::of).
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn copied_if(must: bool, from: *const u8, bytes: usize) -> (*const u8, Option<Source>) {
         if !must {
             return (from, None);
@@ -162,20 +128,12 @@ impl Source {
     }
 }
 
-/// Empties a slot when dropped (LENT-1), and ends its lease (LENT-4).
-struct Returned<'a>(&'a Slot, &'a Cell<u64>);
-
-impl<'a> Returned<'a> {
-    fn of(slot: &'a Slot, lease: &'a Cell<u64>) -> Returned<'a> {
-        lease.set(lease.get() + 1);
-        Returned(slot, lease)
-    }
-}
+/// Empties a slot when dropped (LENT-1).
+struct Returned<'a>(&'a Slot);
 
 impl Drop for Returned<'_> {
     fn drop(&mut self) {
         self.0.set(None);
-        self.1.set(self.1.get() + 1);
     }
 }
 
@@ -212,9 +170,8 @@ impl NativeCore {
         let Lent {
             input: slot,
             output: room,
-            lease,
         } = &self.lent;
-        let (reading, writing) = (Returned::of(slot, lease), Returned::of(room, lease));
+        let (reading, writing) = (Returned(slot), Returned(room));
         // LENT-2: never written through, see `resolve`.
         reading.0.set(Some((
             input.as_ptr().cast_mut().cast(),
@@ -230,7 +187,7 @@ impl NativeCore {
     ///
     /// As [`lend`](NativeCore::lend).
     pub fn lend_mut<T: Element, R>(&self, data: &mut [T], with: impl FnOnce(InOut<T>) -> R) -> R {
-        let writing = Returned::of(&self.lent.output, &self.lent.lease);
+        let writing = Returned(&self.lent.output);
         writing
             .0
             .set(Some((data.as_mut_ptr().cast(), size_of_val(data) as u64)));
@@ -261,24 +218,6 @@ mod tests {
                 .to_string()
                 .contains("not mapped")
         );
-    }
-
-    #[test]
-    fn what_was_held_under_a_lend_is_not_there_under_the_next() {
-        let core = core();
-        let mut data = [1, 2, 3];
-        let at = std::panic::Location::caller();
-        let hold = |data: ringwork_isa::InOut<i32>| core.hold(&data.span(), true, at).unwrap();
-        let held = core.lend_mut(&mut data, |data| {
-            let held = hold(data);
-            assert!(core.held(held, at).is_ok());
-            held
-        });
-        assert!(core.held(held, at).is_err());
-        core.lend_mut(&mut data, |data| {
-            assert!(core.held(held, at).is_err());
-            assert!(core.held(hold(data), at).is_ok());
-        });
     }
 
     #[test]

@@ -15,11 +15,10 @@ use crate::activity::{Activity, Begin, Begun, Doing};
 use crate::cell::{Cell, Patience};
 use crate::registry::KernelEntry;
 use crate::segment::{Attached, Layout};
+use calls::{CallUnderWay, Calls};
 use handover::Handover;
 use lent::Lent;
-use ringwork_isa::{
-    Arg, Attribution, Device, Error, ErrorKind, Fingerprint, Result, Segment, Signal, Signals, Span,
-};
+use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Result, Segment, Signal, Span};
 use std::cell::OnceCell;
 use std::future::Future;
 use std::panic::Location;
@@ -62,10 +61,9 @@ pub struct NativeCore {
     lent: Lent,
     handover: Handover,
     attribution: Attribution,
-    /// The collective call under way, and the same as it lies in shared memory.
-    call: std::cell::Cell<Option<(Fingerprint, [u64; 2])>>,
+    call: CallUnderWay,
     /// Where every rank says which call it is in.
-    calls: Option<Signals>,
+    calls: Option<Calls>,
     /// Room for packets that were taken, kept from call to call.
     taken: std::cell::RefCell<Vec<u64>>,
 }
@@ -97,7 +95,7 @@ impl NativeCore {
             lent: Lent::default(),
             handover: Handover::default(),
             attribution: Attribution::default(),
-            call: std::cell::Cell::new(None),
+            call: CallUnderWay::default(),
             calls: None,
             taken: std::cell::RefCell::default(),
         }
@@ -124,7 +122,7 @@ impl NativeCore {
             activity: self.activity.as_ref().and_then(|activity| activity.of_core(core)),
             beats: Some(beats.clone()),
             scratch: self.scratch.clone(),
-            calls: self.calls,
+            calls: self.calls.clone(),
             ..NativeCore::new(self.device, waiting)
         };
         (sibling, beats)
@@ -263,9 +261,18 @@ impl NativeCore {
     #[inline(always)]
     fn segment(&self, id: Segment) -> Option<&Attached> {
         // Most cores have a few, and then looking at each is faster.
-        if let Some((_, found)) = self.segments.iter().take(4).find(|(known, _)| *known == id) {
-            return Some(found);
+        let mut few = self.segments.iter().take(4);
+        loop {
+            match few.next() {
+                Some((known, found)) if *known == id => return Some(found),
+                Some(_) => {}
+                None => return self.segment_of_many(id),
+            }
         }
+    }
+
+    #[cold]
+    fn segment_of_many(&self, id: Segment) -> Option<&Attached> {
         match self.segments.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(at) => Some(&self.segments[at].1),
             Err(_) if id == SCRATCH => self.scratch.get().map(|scratch| &**scratch),
@@ -275,11 +282,11 @@ impl NativeCore {
 
     #[inline(always)]
     fn resolve(&self, span: &Span, writing: bool, at: At) -> Result<*mut u8> {
-        let found = match self.lent.resolve(span, writing) {
-            Some(lent) => lent,
-            None => self
-                .segment(span.segment)
-                .and_then(|segment| segment.resolve(span)),
+        let found = if lent::is_lent(span) {
+            self.lent.resolve(span, writing)
+        } else {
+            self.segment(span.segment)
+                .and_then(|segment| segment.resolve(span))
         };
         found.ok_or_else(|| not_mapped(span.segment, span.byte_range(), at))
     }

@@ -1,43 +1,32 @@
 //! Moving data: copy, reduce, load and store, on memory that was found when they were issued.
 
 use super::handover::Route;
-use super::lent::{self, Held, Source};
+use super::lent::{self, Source};
 use super::{At, NativeCore};
 use crate::activity::Doing;
 use crate::arith;
 use ringwork_isa::{Element, ErrorKind, MAX_RANKS, ReduceOp, Result, Sources, Span, Tile};
 
 impl NativeCore {
-    /// What `copy` needs, found when the instruction is issued.
     #[inline(always)]
-    pub(super) fn moving(&self, dst: &Span, src: &Span, at: At) -> Result<Moving> {
-        check_length("the source", src.len, dst.len, at)?;
-        Ok(Moving {
-            to: self.hold(dst, true, at)?,
-            from: self.hold(src, false, at)?,
-            bytes: span_bytes(dst),
-            copied: lent::must_be_copied(src),
-            route: Route::of(dst, src),
-        })
-    }
-
-    pub(super) fn copy_now(&self, moving: &Moving, at: At) -> Result<()> {
+    pub(super) fn copy_now(&self, dst: &Span, src: &Span, at: At) -> Result<()> {
         self.say(Doing::Copy, at);
+        check_length("the source", src.len, dst.len, at)?;
         let (to, from) = (
-            self.held(moving.to, at)?,
-            self.held(moving.from, at)?.cast_const(),
+            self.resolve(dst, true, at)?,
+            self.resolve(src, false, at)?.cast_const(),
         );
-        let bytes = moving.bytes;
+        let bytes = span_bytes(dst);
         if check_overlap(to, from, bytes, 0, at)? || bytes == 0 {
             return Ok(());
         }
         // SAFETY: both were resolved to `bytes` bytes of attached segments, which live as long as self, and
         // do not overlap. Other processes may write them meanwhile: see `arith`.
         self.timed(Doing::Copy, bytes, || unsafe {
-            if moving.copied {
+            if lent::must_be_copied(src) {
                 lent::copy_by_blocks(to, from, bytes);
             } else {
-                self.handover.copy(moving.route, to, from, bytes);
+                self.handover.copy(Route::of(dst, src), to, from, bytes);
             }
         });
         Ok(())
@@ -45,7 +34,7 @@ impl NativeCore {
 
     pub(super) fn reduce_now<T: Element>(
         &self,
-        dst: Span,
+        dst: &Span,
         sources: &impl Sources<T>,
         op: ReduceOp,
         at: At,
@@ -63,51 +52,51 @@ impl NativeCore {
             }
             .into());
         }
-        let to = self.resolve(&dst, true, at)?;
+        let to = self.resolve(dst, true, at)?;
         let (mut room, mut kept) = (Pointers::default(), Vec::new());
         let from = room.of(count);
         for (i, slot) in from.iter_mut().enumerate() {
             let source = sources.source(i);
             check_length("a source", source.len, dst.len, at)?;
             *slot = self.resolve(&source, false, at)?.cast_const();
-            check_overlap(to, *slot, span_bytes(&dst), i, at)?;
+            check_overlap(to, *slot, span_bytes(dst), i, at)?;
             // SAFETY: it was just resolved to as many bytes as `dst` has.
-            let (readable, copy) = unsafe { Source::of(&source, *slot, span_bytes(&dst)) };
+            let (readable, copy) = unsafe { Source::of(&source, *slot, span_bytes(dst)) };
             *slot = readable;
             kept.extend(copy);
         }
         // SAFETY: every pointer was resolved to `dst.len` aligned elements of attached segments, which live
         // as long as self; `to` is one of the sources or overlaps none. Other processes may write them
         // meanwhile: see `arith`.
-        self.timed(Doing::Reduce, span_bytes(&dst).saturating_mul(count), || unsafe {
-            arith::reduce(T::DTYPE, op, to, from, dst_len(&dst))
+        self.timed(Doing::Reduce, span_bytes(dst).saturating_mul(count), || unsafe {
+            arith::reduce(T::DTYPE, op, to, from, dst_len(dst))
         });
         Ok(())
     }
 
-    pub(super) fn load_now<T: Element>(&self, src: Span, at: At) -> Result<Tile<T>> {
+    pub(super) fn load_now<T: Element>(&self, src: &Span, at: At) -> Result<Tile<T>> {
         self.say(Doing::Load, at);
-        let from = self.resolve(&src, false, at)?;
-        let mut values = vec![T::zeroed(); dst_len(&src)];
+        let from = self.resolve(src, false, at)?;
+        let mut values = vec![T::zeroed(); dst_len(src)];
         // SAFETY: resolved as in `copy_now`; `values` is private and as long, and any bytes are a valid T.
         unsafe {
             lent::copy(
                 values.as_mut_ptr().cast(),
-                lent::must_be_copied(&src),
+                lent::must_be_copied(src),
                 from,
-                span_bytes(&src),
+                span_bytes(src),
             )
         };
         Ok(Tile::new(values))
     }
 
-    pub(super) fn store_now<T: Element>(&self, dst: Span, tile: &Tile<T>, at: At) -> Result<()> {
+    pub(super) fn store_now<T: Element>(&self, dst: &Span, tile: &Tile<T>, at: At) -> Result<()> {
         self.say(Doing::Store, at);
         check_length("the tile", tile.values().len() as u64, dst.len, at)?;
-        let to = self.resolve(&dst, true, at)?;
+        let to = self.resolve(dst, true, at)?;
         arith::readable(tile.values(), |from| {
             // SAFETY: resolved as in `copy_now`; the tile is private and as long.
-            unsafe { arith::copy(to, from, span_bytes(&dst)) }
+            unsafe { arith::copy(to, from, span_bytes(dst)) }
         });
         Ok(())
     }
@@ -129,17 +118,6 @@ impl Pointers {
         }
         &mut self.many.insert([std::ptr::null(); MAX_RANKS as usize])[..count]
     }
-}
-
-/// What it takes to copy: see `notify` for why it is found early and kept in words.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Moving {
-    pub(super) to: Held,
-    pub(super) from: Held,
-    pub(super) bytes: usize,
-    /// Whether `from` must be copied by way of private memory.
-    pub(super) copied: bool,
-    pub(super) route: Route,
 }
 
 /// Elements of a span that was resolved, so they fit memory.

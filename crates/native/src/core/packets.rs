@@ -11,9 +11,9 @@
 //! - **PACK-3 (when).** The low half is the epoch, moved by the number of times that the domain was reset: epochs
 //!   begin again then, and packets of old ones are still there.
 
-use super::lent::{Held, Source, must_be_copied};
+use super::lent::{Source, must_be_copied};
 use super::moves::{Pointers, check_length, check_overlap, span_bytes};
-use super::{At, NativeCore};
+use super::{At, NativeCore, not_mapped};
 use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
@@ -60,19 +60,16 @@ impl Line {
             // SAFETY: a payload each, by the caller and by `Lines::at`.
             return unsafe { copy_payload(self.0, from) };
         }
-        for word in 0..len / 8 {
+        let whole = len / 8;
+        for word in 0..whole {
             // SAFETY: inside the `len` bytes; of any alignment.
             let value = unsafe { from.add(word * 8).cast::<u64>().read_unaligned() };
             self.word(word).store(value, Ordering::Relaxed);
         }
-        let rest = len / 8 * 8..len;
-        if !rest.is_empty() {
-            let word = rest.start / 8;
-            let value = rest.fold(0, |value, at| {
-                // SAFETY: inside the `len` bytes.
-                value | u64::from(unsafe { from.add(at).read() }) << (at % 8 * 8)
-            });
-            self.word(word).store(value, Ordering::Relaxed);
+        if !len.is_multiple_of(8) {
+            // SAFETY: the rest of the `len` bytes.
+            let value = unsafe { short_word(from.add(whole * 8), len % 8) };
+            self.word(whole).store(value, Ordering::Relaxed);
         }
     }
 
@@ -100,6 +97,32 @@ impl Line {
             }
         }
     }
+}
+
+/// The first `len` bytes of a word, fewer than eight; the rest is zero.
+///
+/// # Safety
+/// `from` is valid for reading `len` bytes.
+#[inline(always)]
+unsafe fn short_word(from: *const u8, len: usize) -> u64 {
+    let mut value = 0;
+    let mut at = 0;
+    // SAFETY: each part lies inside the `len` bytes; of any alignment.
+    unsafe {
+        if len & 4 != 0 {
+            value = u64::from(u32::from_le(from.cast::<u32>().read_unaligned()));
+            at = 4;
+        }
+        if len & 2 != 0 {
+            let part = u16::from_le(from.add(at).cast::<u16>().read_unaligned());
+            value |= u64::from(part) << (at * 8);
+            at += 2;
+        }
+        if len & 1 != 0 {
+            value |= u64::from(from.add(at).read()) << (at * 8);
+        }
+    }
+    u64::from_le(value)
 }
 
 /// Copies a payload, in or out. As everywhere in `arith`, what is shared is reached by vector loads and stores, and
@@ -146,37 +169,19 @@ impl Lines {
     }
 }
 
-/// What it takes to put packets. See `Core::notify` of this core for why it is found early and kept in words.
+/// Everybody's packets for one piece of data: rank 0's, and every other's `stride` bytes further on.
 #[derive(Clone, Copy)]
-pub(super) struct Packing {
-    from: Held,
-    bytes: usize,
-    lines: Lines,
-    flag: Flag,
-}
-
-/// What it takes to reduce everybody's packets.
-#[derive(Clone, Copy)]
-pub(super) struct Folding {
-    to: Held,
-    from: Held,
-    bytes: usize,
-    /// Whether `from` must be copied before it is reduced.
-    copied: bool,
-    /// Rank 0's lines; every rank has as many, `stride` bytes from one to the next.
+struct Everybody {
     first: Lines,
     stride: usize,
     ranks: u32,
-    me: Rank,
-    flag: Flag,
-    epoch: i32,
 }
 
-impl Folding {
+impl Everybody {
     #[inline]
-    fn lines(&self, rank: Rank) -> Lines {
+    fn of(self, rank: Rank) -> Lines {
         debug_assert!(rank.0 < self.ranks);
-        // SAFETY: the first and the last rank's lines were resolved, in one mapping, when this was made.
+        // SAFETY: every rank's lines were resolved, in one mapping, when this was made.
         let first = unsafe { self.first.first.add(rank.0 as usize * self.stride) };
         Lines { first, ..self.first }
     }
@@ -187,6 +192,7 @@ impl Folding {
 ///
 /// # Safety
 /// `from` is valid for reading `bytes` bytes, which are as many as `lines` hold.
+#[inline(always)]
 unsafe fn put(lines: Lines, from: *const u8, bytes: usize, flag: Flag) {
     for index in 0..lines.count {
         let done = index * PAYLOAD_BYTES;
@@ -198,6 +204,13 @@ unsafe fn put(lines: Lines, from: *const u8, bytes: usize, flag: Flag) {
     }
 }
 
+/// The packets that `bytes` bytes take, and their number.
+#[inline(always)]
+fn room_for(packets: &Shared<i64>, bytes: usize) -> Result<(Span, usize)> {
+    let count = packets_for(bytes);
+    Ok((packets.slice(0..count * PACKET_WORDS)?.span(), count))
+}
+
 /// Words that hold `bytes` bytes.
 fn words(bytes: usize) -> usize {
     bytes.div_ceil(8)
@@ -206,77 +219,79 @@ fn words(bytes: usize) -> usize {
 impl NativeCore {
     #[inline(always)]
     fn flag(&self, domain: Segment, epoch: i32) -> Flag {
-        let call = self
-            .call
-            .get()
-            .map_or(0, |(_, [head, count])| head.rotate_left(17) ^ count);
-        let mixed = call.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let generation = self.segment(domain).map_or(0, Attached::generation);
         let when = u64::from(epoch.cast_unsigned()).wrapping_add(generation.wrapping_mul(0x9e37_79b9));
-        Flag(mixed & !u64::from(u32::MAX) | when & u64::from(u32::MAX))
+        Flag(self.call.tag() & !u64::from(u32::MAX) | when & u64::from(u32::MAX))
     }
 
     #[inline(always)]
     fn lines(&self, packets: &Shared<i64>, bytes: usize, writing: bool, at: At) -> Result<Lines> {
-        let count = packets_for(bytes);
-        let span = packets.slice(0..count * PACKET_WORDS)?.span();
+        let (span, count) = room_for(packets, bytes)?;
         Ok(Lines {
             first: self.resolve(&span, writing, at)?,
             count,
         })
     }
 
-    /// What `put` needs, found when the instruction is issued.
     #[inline(always)]
-    pub(super) fn packing(&self, packets: &Shared<i64>, src: &Span, epoch: i32, at: At) -> Result<Packing> {
-        let bytes = span_bytes(src);
-        Ok(Packing {
-            from: self.hold(src, false, at)?,
-            bytes,
-            lines: self.lines(packets, bytes, true, at)?,
-            flag: self.flag(packets.span().segment, epoch),
+    fn everybody(&self, packets: &Shared<i64>, bytes: usize, at: At) -> Result<Everybody> {
+        let (span, count) = room_for(packets, bytes)?;
+        let found = self.segment(span.segment);
+        let first = found.and_then(|segment| segment.resolve_on_all(&span));
+        Ok(Everybody {
+            first: Lines {
+                first: first.ok_or_else(|| not_mapped(span.segment, span.byte_range(), at))?,
+                count,
+            },
+            stride: usize::try_from(span.stride).unwrap_or(0),
+            ranks: span.ranks,
         })
     }
 
     #[inline(always)]
-    pub(super) fn put_packets_now(&self, packing: &Packing, at: At) -> Result<()> {
-        let Packing {
-            from,
-            bytes,
-            lines,
-            flag,
-        } = *packing;
-        let from = self.held(from, at)?;
+    pub(super) fn put_packets_now(
+        &self,
+        packets: &Shared<i64>,
+        src: &Span,
+        epoch: i32,
+        at: At,
+    ) -> Result<()> {
+        let bytes = span_bytes(src);
+        let from = self.resolve(src, false, at)?;
+        let lines = self.lines(packets, bytes, true, at)?;
+        let flag = self.flag(packets.span().segment, epoch);
         // SAFETY: the source was resolved to `bytes` bytes, which are as many as `lines` hold.
         unsafe { put(lines, from, bytes, flag) };
         Ok(())
     }
 
+    #[inline(always)]
     pub(super) fn get_packets_now(
         &self,
-        dst: Span,
+        dst: &Span,
         packets: &Shared<i64>,
         raised: &Signal,
         epoch: i32,
         at: At,
     ) -> Result<()> {
-        let to = self.resolve(&dst, true, at)?;
-        let lines = self.lines(packets, span_bytes(&dst), false, at)?;
+        let to = self.resolve(dst, true, at)?;
+        let lines = self.lines(packets, span_bytes(dst), false, at)?;
         let flag = self.flag(raised.segment(), epoch);
         // SAFETY: `to` was resolved for writing the bytes of `dst`.
-        unsafe { self.take(to, span_bytes(&dst), lines, flag, raised, epoch, at) }
+        unsafe { self.take(to, span_bytes(dst), lines, flag, raised, epoch, at) }
     }
 
-    /// What `fold` needs, found when the instruction is issued.
+    /// Reduces everybody's packets, and my part in its place among them.
     #[inline(always)]
-    pub(super) fn folding(
+    pub(super) fn reduce_packets_now<T: Element>(
         &self,
         (dst, mine): (&Span, &Span),
         packets: &Shared<i64>,
         raised: &Signal,
+        op: ReduceOp,
         epoch: i32,
         at: At,
-    ) -> Result<Folding> {
+    ) -> Result<()> {
         check_length("my part", mine.len, dst.len, at)?;
         let (bytes, me, ranks) = (span_bytes(dst), packets.me(), packets.ranks());
         if ranks == 0 || ranks > MAX_RANKS || (raised.rank(), raised.ranks()) != (me, ranks) {
@@ -287,52 +302,20 @@ impl NativeCore {
                 raised.ranks(),
             )));
         }
-        // The same lines in the first and in the last window lie in those between them, at the same distance; and so
-        // do signals.
-        let first = self.lines(&packets.on(Rank(0))?, bytes, false, at)?;
-        self.lines(&packets.on(Rank(ranks - 1))?, bytes, false, at)?;
-        Ok(Folding {
-            to: self.hold(dst, true, at)?,
-            from: self.hold(mine, false, at)?,
-            bytes,
-            copied: must_be_copied(mine),
-            first,
-            stride: usize::try_from(packets.span().stride).unwrap_or(0),
-            ranks,
-            me,
-            flag: self.flag(packets.span().segment, epoch),
-            epoch,
-        })
-    }
-
-    /// Reduces everybody's packets, and my part in its place among them.
-    pub(super) fn fold<T: Element>(
-        &self,
-        folding: &Folding,
-        op: ReduceOp,
-        raised: &Signal,
-        at: At,
-    ) -> Result<()> {
-        let Folding {
-            bytes,
-            me,
-            flag,
-            epoch,
-            ranks,
-            ..
-        } = *folding;
-        let (to, from) = (self.held(folding.to, at)?, self.held(folding.from, at)?);
+        let everybody = self.everybody(packets, bytes, at)?;
+        let flag = self.flag(packets.span().segment, epoch);
+        let (to, from) = (self.resolve(dst, true, at)?, self.resolve(mine, false, at)?);
         check_overlap(to, from, bytes, me.0 as usize, at)?;
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: it was resolved to `bytes` bytes.
-        let (from, _kept) = unsafe { Source::copied_if(folding.copied, from, bytes) };
+        let (from, _kept) = unsafe { Source::copied_if(must_be_copied(mine), from, bytes) };
         let mut room = Pointers::default();
         let sources = room.of(ranks as usize);
         let (count, each) = (bytes / size_of::<T>(), words(bytes));
         // Of a single line nothing is kept: it is reduced where it lies, and stays until the epoch after next.
-        let single = folding.first.count <= 1;
+        let single = everybody.first.count <= 1;
         let mut taken = self.taken.borrow_mut();
         if !single && taken.len() < each * ranks as usize {
             taken.resize(each * ranks as usize, 0);
@@ -342,7 +325,7 @@ impl NativeCore {
             sources[index] = if rank == me {
                 from
             } else if single {
-                let line = folding.lines(rank).at(0);
+                let line = everybody.of(rank).at(0);
                 self.await_line(line, flag, (raised, rank), epoch, at)?;
                 line.0.cast_const()
             } else {
@@ -352,7 +335,7 @@ impl NativeCore {
                     self.take(
                         room,
                         bytes,
-                        folding.lines(rank),
+                        everybody.of(rank),
                         flag,
                         &raised.on(rank)?,
                         epoch,

@@ -15,8 +15,8 @@ impl NativeCore {
         if let Some(activity) = &self.activity {
             self.record_notify(activity, cell);
         }
-        if let Some((call, words)) = self.call.get() {
-            cell.note(call.sequence(), words);
+        if let Some((sequence, words)) = self.call.get() {
+            cell.note(sequence, words);
         }
         match how {
             Notify::Set(value) => cell.set(value),
@@ -38,8 +38,8 @@ impl NativeCore {
             value = self.wait_long(cell, (compare, operand), at)?;
         }
         match self.call.get() {
-            Some((call, words)) if cell.cell.noted(call.sequence()) != words => {
-                Err(self.out_of_step(cell, call, at))
+            Some((sequence, words)) if cell.cell.noted(sequence) != words => {
+                Err(self.out_of_step(cell, words, at))
             }
             _ => Ok(value),
         }

@@ -176,17 +176,32 @@ impl Attached {
     #[must_use]
     #[inline(always)]
     pub fn resolve(&self, span: &Span) -> Option<*mut u8> {
-        let range = span.byte_range()?;
-        let rank = u64::from(span.rank.0);
-        if self.layout.ranks != 0 && span.rank.0 >= self.layout.ranks || self.layout.ranks == 0 && rank != 0 {
+        let (start, bytes) = self.in_data(span)?;
+        let (rank, stride) = (span.rank.0, self.layout.stride);
+        if rank >= self.layout.ranks.max(1) || rank != 0 && span.stride != stride {
             return None;
         }
-        let data = self.layout.data_offset() + rank * self.layout.stride;
-        if range.start < data || range.end > data + self.layout.data_bytes() {
+        let start = start + u64::from(rank) * stride;
+        self.memory.pointer(start, bytes, span.dtype.bytes())
+    }
+
+    /// The memory of a region on rank 0, if it is there on every rank, each a stride of the region's after the one before (SEG-3).
+    #[must_use]
+    #[inline(always)]
+    pub fn resolve_on_all(&self, span: &Span) -> Option<*mut u8> {
+        let (start, bytes) = self.in_data(span)?;
+        if span.ranks > self.layout.ranks || span.stride != self.layout.stride {
             return None;
         }
-        self.memory
-            .pointer(range.start, range.end - range.start, span.dtype.bytes())
+        self.memory.pointer(start, bytes, span.dtype.bytes())
+    }
+
+    /// Where a region begins on rank 0, and its bytes, if they are inside that rank's data.
+    #[inline(always)]
+    fn in_data(&self, span: &Span) -> Option<(u64, u64)> {
+        let (start, bytes) = span.on_first()?;
+        let inside = start >= self.layout.data_offset() && start + bytes <= PAGE_BYTES + self.layout.stride;
+        inside.then_some((start, bytes))
     }
 
     /// The cell of a signal, if it is one of this segment's (SEG-3).
@@ -202,6 +217,13 @@ impl Attached {
         if in_window >= u64::from(self.layout.signals) * SIGNAL_STRIDE_BYTES {
             return None;
         }
+        self.memory.cell(offset)
+    }
+
+    /// The cell at an offset where [`signal`](Attached::signal) has found one.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) fn cell_at(&self, offset: u64) -> Option<&Cell> {
         self.memory.cell(offset)
     }
 
