@@ -27,7 +27,7 @@ pub(crate) use entry::is_orchestration;
 pub use entry::{Build, ORCHESTRATIONS, OrchestrationEntry, explicit, run, step};
 pub(crate) use stepped::{Built, CoreTask, Stepped};
 
-use crate::engine::{AccessKind, Arena, BufferId, Capture, Kind, Outcome, Place, Spec, TaskId, View};
+use crate::engine::{AccessKind, Arena, BufferId, Capture, Kind, Outcome, Place, Ring, Spec, TaskId, View};
 use crate::extent;
 use capture::{How, Step, Submitted};
 use cores::Cores;
@@ -281,9 +281,21 @@ fn access_kind(tag: Tag, buffer: BufferId, infer: bool) -> AccessKind {
     }
 }
 
-#[track_caller]
+/// What the engine refused, and what to do about it: the rings of a chip are as large as they are.
 fn refused(problem: crate::engine::Error) -> Error {
-    Error::failed(format!("the chip's graph: {problem}"))
+    let why = match problem {
+        crate::engine::Error::RingStuck { fill } => {
+            let cure = match fill.ring {
+                Ring::Slots => "make it several graphs",
+                Ring::Memory(_) => {
+                    "use smaller intermediates, several graphs, or, where it is built on the chip, inner scopes"
+                }
+            };
+            format!("{fill}; {cure}")
+        }
+        other => other.to_string(),
+    };
+    Error::failed(format!("the chip's graph: {why}"))
 }
 
 /// Conditions of a task of a chip's graph, to be ended by [`submit`](ChipSubmission::submit).
