@@ -1,7 +1,10 @@
 //! The `ringwork` program: examples, measurements and checks from the command line.
 #![forbid(unsafe_code)]
-// A program for people prints.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for people prints"
+)]
 
 mod bench;
 mod devices;

@@ -2,7 +2,7 @@
 
 use crate::examples::Example;
 use crate::job::{Check, Job, Predicted, Times};
-use ringwork::runtime::Platform;
+use ringwork::runtime::{Platform, RecentChip};
 use ringwork::sim::ShowPs;
 use ringwork::sim::timeline::Load;
 use serde_json::{Value, json};
@@ -216,7 +216,8 @@ fn simulated(Predicted { rounds, end, .. }: &Predicted) -> Option<Value> {
 pub(crate) fn json_error(example: &Example, job: &Job, error: &ringwork::Error) -> Value {
     let mut whole = json!({ "example": example.name, "platform": platform(job), "verified": false, "error": error.to_string() });
     if let Some(recent) = error.recent() {
-        let chip = |(device, did): &(ringwork::prelude::Device, Vec<String>)| json!({ "device": device.0, "did": did });
+        let chip =
+            |chip: &RecentChip| json!({ "path": chip.path, "device": chip.device.0, "did": chip.lines });
         whole["recent"] = recent.chips.iter().map(chip).collect();
     }
     whole

@@ -153,6 +153,17 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
 fn platform(arguments: &RunArguments, dtype: Dtype, devices: &[u32]) -> Result<Platform, String> {
     if let Some(path) = &arguments.trace {
         trace_format(path)?;
+        // Better to know before the run than after it.
+        let directory = path
+            .parent()
+            .filter(|directory| !directory.as_os_str().is_empty());
+        if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+            return Err(format!(
+                "--trace {}: there is no directory {}",
+                path.display(),
+                directory.display()
+            ));
+        }
     }
     if arguments.platform == Where::Native {
         let most = Platform::Native.max_ranks();

@@ -15,6 +15,7 @@ mod host_port;
 mod ids;
 mod op;
 mod packet;
+mod port_layout;
 mod product;
 mod queue;
 mod region;
@@ -34,12 +35,11 @@ pub use error::{Error, ErrorKind, Result, Site, Waited};
 pub use fingerprint::{Fingerprint, Operation};
 pub use float::Float;
 pub use half::{bf16, f16};
-pub use host_port::{
-    Direction, Header, HostPort, MessageKind, PortCell, PortLayout, Received, Reply, Request, Returns,
-};
+pub use host_port::{HostPort, Received, Reply, Request};
 pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};
 pub use op::ReduceOp;
 pub use packet::{PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, pack, packets_for, unpack};
+pub use port_layout::{Direction, Header, MessageKind, PortCell, PortLayout, Returns};
 pub use product::{product, product_in_blocks};
 pub use queue::{Copying, Pending, Port, QueueEnd, QueueSignal, Queues, Receiving, Sending, Ticket};
 pub use region::{

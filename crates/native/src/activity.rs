@@ -65,6 +65,19 @@ pub(crate) struct Activity {
     recorder: Option<Recorder>,
 }
 
+/// What is known of a task that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Begin {
+    /// The core of its chip; 0 is the chip itself.
+    pub core: u8,
+    /// Its number.
+    pub number: u64,
+    /// The task of the same chip that it waited for last, if that is known.
+    pub after: Option<u64>,
+    /// When, if the clock has been read for it already.
+    pub at: Option<u64>,
+}
+
 /// A task that was begun, to be handed to `Activity::end_task`.
 #[derive(Debug)]
 #[must_use = "a task that is begun is ended"]
@@ -72,7 +85,6 @@ pub struct Begun {
     start: u64,
     text: u32,
     number: u64,
-    /// The task that it waited for last, if that is known.
     after: Option<u64>,
     /// What was under way around it.
     outer: Option<(u8, u32)>,
@@ -193,19 +205,25 @@ impl Activity {
         }
     }
 
-    /// A task begins, on a core of this chip; 0 is the chip itself.
-    pub(crate) fn begin_task(
-        &self,
-        name: &'static str,
-        core: u8,
-        number: u64,
-        after: Option<u64>,
-    ) -> Option<Begun> {
+    /// The time, if anything is recorded.
+    #[inline]
+    pub(crate) fn clock(&self) -> Option<u64> {
+        self.recorder.as_ref().map(|_| ticks::about_now())
+    }
+
+    /// A task begins.
+    pub(crate) fn begin_task(&self, name: &'static str, begin: Begin) -> Option<Begun> {
+        let Begin {
+            core,
+            number,
+            after,
+            at,
+        } = begin;
         let recorder = self.recorder.as_ref()?;
         let text = self.text(name.as_ptr() as usize, || {
             name.rsplit("::").next().unwrap_or(name).to_owned()
         });
-        let start = ticks::about_now();
+        let start = at.unwrap_or_else(ticks::about_now);
         let outer = recorder.begin(core, text, start, number);
         Some(Begun {
             start,
@@ -216,14 +234,14 @@ impl Activity {
         })
     }
 
-    /// It has ended.
-    pub(crate) fn end_task(&self, begun: &Begun, failed: bool) {
-        if let Some(recorder) = &self.recorder {
-            let times = (begun.start, ticks::about_now());
-            let more = task_bits(begun.number, begun.after, failed);
-            recorder.put(Doing::Task, begun.text, times, (begun.number, more));
-            recorder.end(begun.outer);
-        }
+    /// It has ended; returns when.
+    pub(crate) fn end_task(&self, begun: &Begun, failed: bool) -> Option<u64> {
+        let recorder = self.recorder.as_ref()?;
+        let end = ticks::about_now();
+        let more = task_bits(begun.number, begun.after, failed);
+        recorder.put(Doing::Task, begun.text, (begun.start, end), (begun.number, more));
+        recorder.end(begun.outer);
+        Some(end)
     }
 }
 
@@ -263,6 +281,15 @@ mod tests {
     use crate::record::What;
     use proptest::prelude::*;
 
+    fn begin(core: u8, number: u64, after: Option<u64>) -> Begin {
+        Begin {
+            core,
+            number,
+            after,
+            at: None,
+        }
+    }
+
     fn area() -> (Arc<Memory>, Activity) {
         let memory = Arc::new(Memory::heap(ACTIVITY_BYTES).unwrap());
         let activity = Activity::new(memory.clone(), 0, true);
@@ -292,7 +319,7 @@ mod tests {
     #[test]
     fn a_task_and_what_it_did_are_recorded_in_order_and_one_under_way_is_seen() {
         let (memory, activity) = area();
-        let begun = activity.begin_task("a::b::add", 0, 7, Some(4)).unwrap();
+        let begun = activity.begin_task("a::b::add", begin(0, 7, Some(4))).unwrap();
         activity.say(Doing::Copy, Location::caller());
         activity.timed(Doing::Copy, 4096, || ());
         let record = read_records(&memory, 0);
@@ -334,7 +361,7 @@ mod tests {
         let (memory, activity) = area();
         for number in 0..2 {
             let beside = activity.of_core(2).unwrap();
-            let begun = beside.begin_task("mul", 2, number, None).unwrap();
+            let begun = beside.begin_task("mul", begin(2, number, None)).unwrap();
             beside.say(Doing::Copy, Location::caller());
             beside.end_task(&begun, true);
         }
@@ -361,7 +388,7 @@ mod tests {
     fn nothing_is_recorded_where_that_is_switched_off() {
         let memory = Arc::new(Memory::heap(ACTIVITY_BYTES).unwrap());
         let activity = Activity::new(memory.clone(), 0, false);
-        assert!(activity.begin_task("add", 0, 1, None).is_none());
+        assert!(activity.begin_task("add", begin(0, 1, None)).is_none());
         activity.timed(Doing::Copy, 1, || ());
         assert!(read_records(&memory, 0).entries.is_empty());
     }

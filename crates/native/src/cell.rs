@@ -98,9 +98,17 @@ impl Cell {
     /// Adds, wrapping, and wakes whoever waits. Releases (CELL-1). Any number of writers.
     #[inline]
     pub fn add(&self, amount: i32) {
+        self.add_then(amount, || {});
+    }
+
+    /// The same, and something before whoever sleeps is woken, which can take this core away. Those who do not sleep
+    /// see the new value meanwhile.
+    #[inline]
+    pub fn add_then(&self, amount: i32, meanwhile: impl FnOnce()) {
         // SYNC: pairs with the acquire in `load` (CELL-1), and with `parked` in `sleep` (CELL-2).
         let before = self.value.fetch_add(amount, Ordering::AcqRel);
         self.written.store(before.wrapping_add(amount), Ordering::Relaxed);
+        meanwhile();
         self.rouse();
     }
 

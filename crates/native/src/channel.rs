@@ -181,6 +181,11 @@ impl<R: Ring> Receiver<R> {
     /// # Errors
     /// If the other side's counter or the message's length is impossible.
     pub fn poll(&mut self) -> Result<Option<Vec<u8>>> {
+        self.poll_when(|| {})
+    }
+
+    /// The same; calls `arriving` when the first of it is seen, before it is taken.
+    fn poll_when(&mut self, mut arriving: impl FnMut()) -> Result<Option<Vec<u8>>> {
         loop {
             let wanted = self.wanted()?;
             if wanted == 0 {
@@ -191,6 +196,9 @@ impl<R: Ring> Receiver<R> {
             let here = used(&self.ring, head, self.tail, "head")?;
             if here == 0 {
                 return Ok(None);
+            }
+            if self.partial.is_empty() {
+                arriving();
             }
             let len = here.min(u32::try_from(wanted).unwrap_or(u32::MAX));
             let old = self.partial.len();
@@ -222,13 +230,18 @@ impl<R: Ring> Receiver<R> {
         Ok(LENGTH_BYTES + length as usize - self.partial.len())
     }
 
-    /// Waits for the next message.
+    /// Waits for the next message. Calls `arriving` when the first of it is seen, before it is taken.
     ///
     /// # Errors
     /// As [`poll`](Receiver::poll); `Ok(None)` if the deadline passed.
-    pub fn recv(&mut self, patience: Patience, deadline: Option<Instant>) -> Result<Option<Vec<u8>>> {
+    pub fn recv(
+        &mut self,
+        patience: Patience,
+        deadline: Option<Instant>,
+        mut arriving: impl FnMut(),
+    ) -> Result<Option<Vec<u8>>> {
         loop {
-            if let Some(message) = self.poll()? {
+            if let Some(message) = self.poll_when(&mut arriving)? {
                 return Ok(Some(message));
             }
             let seen = self.tail.cast_signed();
@@ -309,7 +322,7 @@ mod tests {
             }
         });
         for len in lengths {
-            let message = receiver.recv(PATIENCE, None).unwrap().unwrap();
+            let message = receiver.recv(PATIENCE, None, || {}).unwrap().unwrap();
             assert!(message.iter().enumerate().all(|(i, b)| *b == byte(i)));
             assert_eq!(message.len(), len);
         }

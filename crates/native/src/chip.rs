@@ -4,13 +4,13 @@
 //! input. A function that runs before `main` sees the variable and never returns: so a chip works the same
 //! from a program's main, from a test binary, from an example, from a Python extension.
 
-use crate::activity::Activity;
+use crate::activity::{Activity, Begin, Begun};
 use crate::cell::Patience;
 use crate::channel::{Receiver, Sender};
 use crate::core::{NativeCore, Waiting};
 use crate::error::{Error, Result};
 use crate::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request, VERSION, capped};
-use crate::registry;
+use crate::registry::{self, KernelEntry};
 use crate::segment::{Alarm, Attached, Layout};
 use crate::wire::{Handover, Hello, Report, Wire, decode, encode};
 use ringwork_isa::{Arg, Core, Device, KernelId, Site};
@@ -82,6 +82,9 @@ fn take_stdin() -> Result<Wire> {
     Ok(Wire::from_fd(channel, "the host".into()))
 }
 
+/// How a task ended.
+type Outcome = std::result::Result<(), Failure>;
+
 struct Chip {
     core: NativeCore,
     inbox: Receiver<MailRing>,
@@ -133,20 +136,23 @@ impl Chip {
 
     fn serve(&mut self, wire: &Wire) -> Result<()> {
         loop {
-            let Some(bytes) = self.inbox.recv(self.patience, None)? else {
+            let (core, mut taken_up) = (&self.core, None);
+            let arriving = || taken_up = core.clock();
+            let Some(bytes) = self.inbox.recv(self.patience, None, arriving)? else {
                 continue;
             };
             match decode(&bytes, "the host")? {
                 Request::Run { task, kernel, args } => {
-                    let outcome = self.run(task, &kernel, &args);
-                    self.reply(&Reply::Ran { task, outcome })?;
+                    let (outcome, begun) = self.run((task, taken_up), &kernel, &args);
+                    self.reply(&Reply::Ran { task, outcome }, begun)?;
                 }
                 Request::Map { layout } => {
                     if let Err(error) = self.map(wire, layout) {
-                        self.reply(&Reply::NotMapped {
+                        let reply = Reply::NotMapped {
                             segment: layout.segment,
                             message: error.in_full(),
-                        })?;
+                        };
+                        self.reply(&reply, None)?;
                     }
                 }
                 Request::Unmap { segment } => drop(self.core.detach(segment)),
@@ -155,39 +161,47 @@ impl Chip {
         }
     }
 
-    /// Runs a task. If it fails, the domains it uses are given up before anything else is begun: its partners
-    /// must not meet this chip again before they know.
-    fn run(&self, task: u64, kernel: &KernelId, args: &[Arg]) -> std::result::Result<(), Failure> {
+    /// Runs a task, which was taken up at a time. One that went well has ended when its answer is given.
+    ///
+    /// If it fails, the domains it uses are given up before anything else is begun: its partners must not meet this
+    /// chip again before they know.
+    fn run(&self, task: (u64, Option<u64>), kernel: &KernelId, args: &[Arg]) -> (Outcome, Option<Begun>) {
         if let Some(Alarm { dead, reason }) = self.core.domains(args).find_map(Attached::alarm) {
             let why = match dead {
                 Some(rank) => format!("rank {rank} died ({reason})"),
                 None => format!("aborted because {reason}"),
             };
-            return Err(Failure::NotBegun { dead, why });
+            return (Err(Failure::NotBegun { dead, why }), None);
         }
-        let outcome = self.run_kernel(task, kernel, args);
-        if let Err(failure) = &outcome {
-            let reason = format!("chip {}, kernel `{kernel}` failed: {failure}", self.core.device());
-            let alarm = Alarm { dead: None, reason };
-            self.core.domains(args).for_each(|domain| domain.raise(&alarm));
+        let entry = match registry::find(kernel) {
+            Ok(entry) => entry,
+            Err(unknown) => return (self.give_up(unknown.into(), kernel, args), None),
+        };
+        let (number, at) = task;
+        let begun = self.core.begin_task(
+            entry,
+            Begin {
+                core: 0,
+                number,
+                after: None,
+                at,
+            },
+        );
+        match run_kernel(entry, &self.core, args) {
+            Ok(()) => (Ok(()), begun),
+            Err(failure) => {
+                self.core.end_task(begun, true);
+                (self.give_up(failure, kernel, args), None)
+            }
         }
-        outcome
     }
 
-    fn run_kernel(&self, task: u64, kernel: &KernelId, args: &[Arg]) -> std::result::Result<(), Failure> {
-        let entry = registry::find(kernel)?;
-        let begun = self.core.begin_task(entry, 0, task, None);
-        let ended = std::panic::catch_unwind(AssertUnwindSafe(|| (entry.run)(&self.core, args)));
-        self.core.end_task(begun, !matches!(ended, Ok(Ok(()))));
-        ended
-            .unwrap_or_else(|_| Err(ringwork_isa::Error::failed("")))
-            .map_err(|error| match take_panic() {
-                Some((message, site)) => Failure::Panicked {
-                    message: capped(&message),
-                    site,
-                },
-                None => Failure::Returned(error),
-            })
+    /// Gives up the domains that a failed task uses.
+    fn give_up(&self, failure: Failure, kernel: &KernelId, args: &[Arg]) -> Outcome {
+        let reason = format!("chip {}, kernel `{kernel}` failed: {failure}", self.core.device());
+        let alarm = Alarm { dead: None, reason };
+        self.core.domains(args).for_each(|domain| domain.raise(&alarm));
+        Err(failure)
     }
 
     fn map(&mut self, wire: &Wire, layout: Layout) -> Result<()> {
@@ -201,11 +215,29 @@ impl Chip {
         Ok(())
     }
 
-    fn reply(&mut self, reply: &Reply) -> Result<()> {
+    /// Answers, and ends the task that was begun: while the answer is on its way, so that nobody waits for the record.
+    fn reply(&mut self, reply: &Reply, mut begun: Option<Begun>) -> Result<()> {
         let bytes = encode(reply, "the host")?;
-        self.outbox.send(&bytes, self.patience, || self.bell.strike())?;
+        let (core, bell) = (&self.core, &self.bell);
+        self.outbox.send(&bytes, self.patience, || {
+            bell.strike(|| {
+                core.end_task(begun.take(), false);
+            });
+        })?;
         Ok(())
     }
+}
+
+fn run_kernel(entry: &'static KernelEntry, core: &NativeCore, args: &[Arg]) -> Outcome {
+    std::panic::catch_unwind(AssertUnwindSafe(|| (entry.run)(core, args)))
+        .unwrap_or_else(|_| Err(ringwork_isa::Error::failed("")))
+        .map_err(|error| match take_panic() {
+            Some((message, site)) => Failure::Panicked {
+                message: capped(&message),
+                site,
+            },
+            None => Failure::Returned(error),
+        })
 }
 
 fn expect<M: serde::de::DeserializeOwned>(wire: &Wire) -> Result<(M, Option<OwnedFd>)> {

@@ -88,6 +88,8 @@ struct Chip {
     inbox: Receiver<MailRing>,
     /// Its end was reported as an event.
     reported: bool,
+    /// The last task that it has answered for; it answers in the order of their numbers.
+    answered: u64,
 }
 
 /// A running fleet.
@@ -133,6 +135,7 @@ impl Fleet {
                 outbox,
                 inbox,
                 reported: false,
+                answered: 0,
             });
         }
         let start = Start {
@@ -192,7 +195,10 @@ impl Fleet {
     /// What a chip has recorded; also of one that is gone.
     #[must_use]
     pub fn record(&self, chip: usize) -> Record {
-        self.chips[chip].mailbox.record()
+        let Chip {
+            mailbox, answered, ..
+        } = &self.chips[chip];
+        mailbox.record(*answered, self.end(chip).is_none())
     }
 
     /// Hands a segment to chips. Tasks sent afterwards find it. `what` says what it is for.
@@ -345,10 +351,18 @@ impl Fleet {
         if self.chips[chip].reported {
             return Ok(());
         }
-        let Chip { device, inbox, .. } = &mut self.chips[chip];
+        let Chip {
+            device,
+            inbox,
+            answered,
+            ..
+        } = &mut self.chips[chip];
         while let Some(bytes) = inbox.poll()? {
             events.push(match decode(&bytes, &format!("chip {device}"))? {
-                Reply::Ran { task, outcome } => Event::Ran { chip, task, outcome },
+                Reply::Ran { task, outcome } => {
+                    *answered = task;
+                    Event::Ran { chip, task, outcome }
+                }
                 Reply::NotMapped { segment, message } => Event::NotMapped {
                     chip,
                     segment,
@@ -447,7 +461,7 @@ impl Waiter {
 
     /// Ends the wait: something has happened that is no chip's doing.
     pub fn wake(&self) {
-        self.bell.strike();
+        self.bell.strike(|| {});
     }
 }
 

@@ -32,7 +32,7 @@ pub mod ticks;
 mod watch;
 mod wire;
 
-pub use activity::{Begun, LastSeen};
+pub use activity::{Begin, Begun, LastSeen};
 pub use core::{NativeCore, SCRATCH, Waiting};
 pub use error::{Error, Result};
 pub use fleet::{Event, Fleet, InitialSegment, Interrupter, Launch, Waiter};

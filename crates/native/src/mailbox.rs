@@ -9,7 +9,7 @@ use crate::cell::Cell;
 use crate::channel::Ring;
 use crate::error::{Error, Result};
 use crate::memory::{Memory, PAGE_BYTES, create_sealed};
-use crate::record::Record;
+use crate::record::{Record, UnderWay};
 use crate::registry::UnknownKernel;
 use crate::segment::Layout;
 use ringwork_isa::{Arg, KernelId, Rank, Segment, Site, signature_hash};
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// What a host asks of a chip.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -88,6 +89,9 @@ const FROM_CHIP: u64 = TO_CHIP + PAGE_BYTES + RING_BYTES as u64;
 const ACTIVITY: u64 = FROM_CHIP + PAGE_BYTES + RING_BYTES as u64;
 const MAILBOX_BYTES: u64 = (ACTIVITY + ACTIVITY_BYTES).next_multiple_of(PAGE_BYTES);
 
+/// How long a chip that has answered may take to write that down; it may have lost its processor.
+const RECORDING: Duration = Duration::from_millis(20);
+
 const MAGIC_AT: u64 = 0;
 const VERSION_AT: u64 = 8;
 const NONCE_AT: u64 = 16;
@@ -153,8 +157,22 @@ impl Mailbox {
         read_activity(&self.memory, ACTIVITY)
     }
 
-    pub(crate) fn record(&self) -> Record {
-        read_records(&self.memory, ACTIVITY)
+    /// What the chip has recorded, and everything up to task `answered`: a chip answers first and records then, which
+    /// is over at once while it `lives`.
+    pub(crate) fn record(&self, answered: u64, lives: bool) -> Record {
+        let patience = Instant::now() + RECORDING;
+        loop {
+            let mut record = read_records(&self.memory, ACTIVITY);
+            let behind = |task: &UnderWay| task.number <= answered;
+            if !record.under_way.as_ref().is_some_and(behind) {
+                return record;
+            }
+            if !lives || Instant::now() > patience {
+                record.under_way = None;
+                return record;
+            }
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -219,8 +237,9 @@ impl Bell {
         self.memory.cell(0).expect("a bell is a page")
     }
 
-    pub(crate) fn strike(&self) {
-        self.cell().add(1);
+    /// Strikes, and does something while that is heard.
+    pub(crate) fn strike(&self, meanwhile: impl FnOnce()) {
+        self.cell().add_then(1, meanwhile);
     }
 }
 

@@ -19,6 +19,7 @@ use std::alloc::Layout;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 /// Everything is aligned to this and sized in multiples of it.
 pub const PAGE_BYTES: u64 = PAGE_LEN as u64;
@@ -134,10 +135,22 @@ impl Memory {
     /// The atomic word at `offset`.
     #[must_use]
     #[inline(always)]
-    pub fn word(&self, offset: u64) -> Option<&std::sync::atomic::AtomicU64> {
-        let pointer = self.pointer(offset, 8, 8)?;
-        // SAFETY: inside, aligned, alive as long as self (MEM-1), only ever accessed as an atomic.
-        Some(unsafe { std::sync::atomic::AtomicU64::from_ptr(pointer.cast()) })
+    pub fn word(&self, offset: u64) -> Option<&AtomicU64> {
+        self.words::<1>(offset).map(|[word]| word)
+    }
+
+    /// The atomic words from `offset`, checked once for all of them.
+    #[must_use]
+    #[inline(always)]
+    pub fn words<const N: usize>(&self, offset: u64) -> Option<&[AtomicU64; N]> {
+        let pointer = self.pointer(
+            offset,
+            size_of::<[AtomicU64; N]>() as u64,
+            align_of::<AtomicU64>(),
+        )?;
+        // SAFETY: inside, aligned, alive as long as self (MEM-1), only ever accessed as atomics, for which any bit
+        // pattern is valid and any concurrent access is defined.
+        Some(unsafe { &*pointer.cast::<[AtomicU64; N]>() })
     }
 
     /// Copies bytes out. Returns false, having done nothing, if they are not all inside.

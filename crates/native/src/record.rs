@@ -5,14 +5,19 @@
 //!
 //! # Invariants
 //! - **REC-1 (one writer).** A ring is written by one thread at a time, which never waits for a reader.
-//! - **REC-2 (whole or not at all).** An entry's stamp is taken away before it is overwritten and put back after:
-//!   a reader that finds the same stamp before and after has read one whole entry.
+//! - **REC-2 (whole or not at all).** An entry is counted after it is complete, and overwritten only after as many
+//!   others as the ring has were counted: a reader that has copied the ring looks at the count again and leaves out
+//!   what may have been overwritten meanwhile.
 //! - **REC-3 (nothing believed).** What makes no sense is left out; a reader's work is bounded by the size of the
 //!   rings whatever is in them.
 //!
 //! # Memory ordering
-//! The release fence behind the cleared stamp pairs with the acquire fence before the second look at it; the
-//! release store of the stamp pairs with the acquire of the first.
+//! The release store of the count pairs with the acquire of its first reading; the release fence before an entry is
+//! written, with the acquire fence before the second.
+//!
+//! # Cost
+//! A task is two readings of the clock, four words beside it at its begin and a cache line's half at its end. The clock
+//! is most of that, so what is read anyway is used again.
 
 use crate::activity::{self, Doing};
 use crate::memory::Memory;
@@ -25,18 +30,18 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// The chip itself, and the cores that its own graphs run on.
 pub(crate) const CORES: u8 = 4;
 
-const ENTRY_BYTES: u64 = 40;
-/// Entries of the chip itself.
+/// An entry: start, end, what, detail. Two to a cache line.
+type Words = [AtomicU64; 4];
+const ENTRY_BYTES: u64 = size_of::<Words>() as u64;
+/// Entries of the chip itself; a power of two, as is the next.
 const FIRST_ENTRIES: u64 = 4096;
 /// Entries of each core beside it.
 const OTHER_ENTRIES: u64 = 512;
+const _: () = assert!(FIRST_ENTRIES.is_power_of_two() && OTHER_ENTRIES.is_power_of_two());
 
-const HEADER_BYTES: u64 = 64;
-const COUNT_AT: u64 = 0;
-/// The task under way: its start (0 if there is none), its word, its number.
-const START_AT: u64 = 8;
-const WHAT_AT: u64 = 16;
-const NUMBER_AT: u64 = 24;
+/// How many entries were written; of the task under way its start (0 if there is none), its word, its number.
+type Header = [AtomicU64; 8];
+const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 
 /// Bytes of all rings.
 pub(crate) const RECORD_BYTES: u64 =
@@ -63,7 +68,7 @@ impl Ring {
     }
 
     fn at(self, index: u64) -> u64 {
-        self.base + HEADER_BYTES + index % self.entries * ENTRY_BYTES
+        self.base + HEADER_BYTES + (index & (self.entries - 1)) * ENTRY_BYTES
     }
 }
 
@@ -89,56 +94,51 @@ impl Recorder {
     /// Goes on with a core's ring, which nobody else writes any more (REC-1).
     pub(crate) fn new(memory: Arc<Memory>, base: u64, core: u8) -> Recorder {
         let ring = Ring::of(core);
-        let count = memory.word(base + ring.base + COUNT_AT);
-        let count = Cell::new(count.map_or(0, |count| count.load(Ordering::Relaxed)));
+        let header = memory.words(base + ring.base);
+        let count = header.map_or(0, |[count, ..]: &Header| count.load(Ordering::Relaxed));
         Recorder {
             memory,
             base,
             ring,
-            count,
+            count: Cell::new(count),
             core: Cell::new(core),
             depth: Cell::new(0),
         }
     }
 
-    fn word(&self, at: u64) -> Option<&AtomicU64> {
-        self.memory.word(self.base + at)
+    fn header(&self) -> Option<&Header> {
+        self.memory.words(self.base + self.ring.base)
     }
 
     /// Writes an entry over the oldest.
     pub(crate) fn put(&self, doing: Doing, text: u32, (start, end): (u64, u64), (detail, more): (u64, u32)) {
         let index = self.count.get();
-        let at = self.ring.at(index);
-        let Some(stamp) = self.word(at) else { return };
-        stamp.store(0, Ordering::Relaxed);
-        // SYNC: pairs with the fence in `read_entry` (REC-2).
-        fence(Ordering::Release);
+        let entry: Option<&Words> = self.memory.words(self.base + self.ring.at(index));
+        let (Some(entry), Some([count, ..])) = (entry, self.header()) else {
+            return;
+        };
         let what = word(doing, self.core.get(), text, more);
-        for (place, value) in [(8, start), (16, end), (24, what), (32, detail)] {
-            if let Some(word) = self.word(at + place) {
-                word.store(value, Ordering::Relaxed);
-            }
+        // SYNC: pairs with the fence in `read_ring` (REC-2): who sees a word of this has the count of all before.
+        fence(Ordering::Release);
+        for (word, value) in entry.iter().zip([start, end, what, detail]) {
+            word.store(value, Ordering::Relaxed);
         }
-        // SYNC: pairs with the load in `read_entry` (REC-2).
-        stamp.store(index.wrapping_add(1), Ordering::Release);
         self.count.set(index.wrapping_add(1));
-        if let Some(count) = self.word(self.ring.base + COUNT_AT) {
-            count.store(self.count.get(), Ordering::Release);
-        }
+        // SYNC: pairs with the first load in `read_ring` (REC-2).
+        count.store(index.wrapping_add(1), Ordering::Release);
     }
 
     /// A task begins on `core`; returns what was under way around it.
     pub(crate) fn begin(&self, core: u8, text: u32, start: u64, number: u64) -> Option<(u8, u32)> {
         let outer = (self.core.replace(core), self.depth.get());
         self.depth.set(outer.1 + 1);
-        if outer.1 == 0 {
-            let what = word(Doing::Task, core, text, 0);
-            for (at, value) in [(NUMBER_AT, number), (WHAT_AT, what), (START_AT, start)] {
-                if let Some(word) = self.word(self.ring.base + at) {
-                    // SYNC: the start is written last; pairs with the load in `read_under_way`.
-                    word.store(value, Ordering::Release);
-                }
-            }
+        if outer.1 == 0
+            && let Some([_, start_word, what_word, number_word, ..]) = self.header()
+        {
+            // SYNC: the start is written last; pairs with the loads in `read_under_way`.
+            number_word.store(number, Ordering::Release);
+            what_word.store(word(Doing::Task, core, text, 0), Ordering::Release);
+            start_word.store(start, Ordering::Release);
         }
         (outer.1 > 0).then_some(outer)
     }
@@ -149,9 +149,10 @@ impl Recorder {
         self.core.set(core);
         self.depth.set(depth);
         if depth == 0
-            && let Some(word) = self.word(self.ring.base + START_AT)
+            && let Some([_, start, ..]) = self.header()
         {
-            word.store(0, Ordering::Release);
+            // SYNC: as in `begin`.
+            start.store(0, Ordering::Release);
         }
     }
 }
@@ -252,13 +253,7 @@ pub(crate) fn read_record(memory: &Memory, base: u64, texts: u64) -> Record {
     };
     let mut record = Record::default();
     for core in 0..CORES {
-        let ring = Ring::of(core);
-        let count = memory.word(base + ring.base + COUNT_AT);
-        let count = count.map_or(0, |count| count.load(Ordering::Acquire));
-        for index in count.saturating_sub(ring.entries)..count {
-            let Some([start, end, what, detail]) = read_entry(memory, base + ring.at(index), index) else {
-                continue;
-            };
+        for [start, end, what, detail] in read_ring(memory, base, Ring::of(core)) {
             if let Some(kind) = kind(what, detail)
                 && start <= end
             {
@@ -277,33 +272,44 @@ pub(crate) fn read_record(memory: &Memory, base: u64, texts: u64) -> Record {
 }
 
 fn read_under_way(memory: &Memory, base: u64, text: &mut impl FnMut(u64) -> String) -> Option<UnderWay> {
-    let load = |at| {
-        // SYNC: pairs with the stores in `begin`.
-        let word = memory.word(base + at);
-        word.map_or(0, |word| word.load(Ordering::Acquire))
-    };
-    let (start, what, number) = (load(START_AT), load(WHAT_AT), load(NUMBER_AT));
-    (start != 0 && load(START_AT) == start).then(|| UnderWay {
+    let [_, start_word, what, number, ..]: &Header = memory.words(base)?;
+    // SYNC: pairs with the stores in `begin` and `end`: the same start before and after is one task's.
+    let load = |word: &AtomicU64| word.load(Ordering::Acquire);
+    let (start, what, number) = (load(start_word), load(what), load(number));
+    (start != 0 && load(start_word) == start).then(|| UnderWay {
         number,
         start,
         text: text(what >> 32 & 0xffff),
     })
 }
 
-/// The contents of an entry, if it is the one with this index and was not overwritten meanwhile.
-fn read_entry(memory: &Memory, at: u64, index: u64) -> Option<[u64; 4]> {
-    let stamp = memory.word(at)?;
-    // SYNC: pairs with the store in `put` (REC-2).
-    if stamp.load(Ordering::Acquire) != index.wrapping_add(1) {
-        return None;
-    }
-    let mut words = [0; 4];
-    for (place, word) in (1..).zip(&mut words) {
-        *word = memory.word(at + 8 * place)?.load(Ordering::Relaxed);
-    }
+/// The entries of a ring, oldest first, without those that may have been overwritten meanwhile.
+fn read_ring(memory: &Memory, base: u64, ring: Ring) -> Vec<[u64; 4]> {
+    let header: Option<&Header> = memory.words(base + ring.base);
+    let Some([count, ..]) = header else {
+        return Vec::new();
+    };
+    // SYNC: pairs with the store of the count in `put` (REC-2).
+    let before = count.load(Ordering::Acquire);
+    // The one that the writer may be at now is not among them.
+    let indices = before.saturating_sub(ring.entries - 1)..before;
+    let entry = |index| {
+        let words: Option<&Words> = memory.words(base + ring.at(index));
+        words.map(|words| words.each_ref().map(|word| word.load(Ordering::Relaxed)))
+    };
+    let mut entries: Vec<_> = indices.clone().filter_map(entry).collect();
     // SYNC: pairs with the fence in `put` (REC-2).
     fence(Ordering::Acquire);
-    (stamp.load(Ordering::Relaxed) == index.wrapping_add(1)).then_some(words)
+    let overwritten = count
+        .load(Ordering::Relaxed)
+        .saturating_sub(ring.entries - 1)
+        .saturating_sub(indices.start);
+    entries.drain(
+        ..usize::try_from(overwritten)
+            .unwrap_or(usize::MAX)
+            .min(entries.len()),
+    );
+    entries
 }
 
 fn core_of(what: u64) -> u8 {
@@ -364,22 +370,8 @@ mod tests {
         }
         let record = read_record(&memory, 0, RECORD_BYTES);
         let starts: Vec<_> = record.entries.iter().map(|entry| entry.start).collect();
-        assert_eq!(starts, (10..OTHER_ENTRIES + 10).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn an_entry_that_is_being_overwritten_is_left_out() {
-        let memory = memory();
-        let recorder = Recorder::new(memory.clone(), 0, 0);
-        for i in 0..3 {
-            recorder.put(Doing::Copy, 0, (i, i), (0, 0));
-        }
-        memory
-            .word(Ring::of(0).at(1))
-            .unwrap()
-            .store(0, Ordering::Relaxed);
-        let starts = |record: Record| record.entries.iter().map(|entry| entry.start).collect::<Vec<_>>();
-        assert_eq!(starts(read_record(&memory, 0, RECORD_BYTES)), [0, 2]);
+        let newest = 11..OTHER_ENTRIES + 10;
+        assert_eq!(starts, newest.collect::<Vec<_>>());
     }
 
     #[test]
@@ -420,10 +412,6 @@ mod tests {
                 let ring = Ring::of(core);
                 memory.word(ring.base).unwrap().store(count, Ordering::Relaxed);
                 prop_assert!(memory.write(ring.at(0), &bytes));
-                // Stamps that fit, with anything behind them.
-                for index in count.saturating_sub(8)..count {
-                    memory.word(ring.at(index)).unwrap().store(index + 1, Ordering::Relaxed);
-                }
             }
             for entry in read_record(&memory, 0, RECORD_BYTES).entries {
                 prop_assert!(entry.start <= entry.end && entry.core < CORES);

@@ -344,7 +344,7 @@ impl Watch {
         }
         drop(state);
         self.ended.notify_all();
-        self.bell.strike();
+        self.bell.strike(|| {});
     }
 
     /// Raises an alarm in `segment` when one of its members ends, or at once if one has.

@@ -7,10 +7,10 @@
 
 extern crate ringwork_runtime as ringwork;
 
-use ringwork_isa::{Core, Device, InOut, Result};
+use ringwork_isa::{Core, Device, InOut, Result, Task};
 use ringwork_macros::{kernel, orchestration};
 use ringwork_runtime::chip::explicit;
-use ringwork_runtime::{ChipOrchestrator, CoreKind, Node};
+use ringwork_runtime::{Captured, ChipOrchestrator, CoreKind, Node, Orchestrator, Tensor};
 use std::time::{Duration, Instant};
 
 #[kernel]
@@ -31,6 +31,18 @@ fn chain(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, y: InOut<i32>, tasks: u
         last = Some(orch.after(last).submit(CoreKind::Vector, touch::task(x, y))?);
     }
     Ok(())
+}
+
+#[kernel]
+async fn sum<C: Core>(core: &C, x: InOut<f32>) -> Result<()> {
+    let x_tile = core.load(x).await?;
+    core.store(x, &core.add(&x_tile, &x_tile).await?).await
+}
+
+/// A chain of tasks that compute a little.
+#[orchestration]
+fn sums(orch: &mut ChipOrchestrator<'_>, x: InOut<f32>, tasks: u32) -> Result<()> {
+    (0..tasks).try_for_each(|_| orch.submit(CoreKind::Vector, sum::task(x)).map(drop))
 }
 
 fn percentiles(name: &str, mut times: Vec<Duration>) {
@@ -176,69 +188,104 @@ fn chip_graphs(only: Option<&str>) {
     }
 }
 
-/// What the recorder costs: the same with it on and off, in turns, so that both meet the same weather.
-fn recorder() {
-    const TURNS: usize = 40;
-    let chip = Device(0);
-    let nodes = [true, false].map(|record| {
-        let node = Node::builder()
-            .devices(0..1)
-            .record(record)
-            .launch()
-            .expect("launch");
-        let (x, y) = [(); 2]
-            .map(|()| node.zeros::<i32>(chip, 64).expect("memory"))
-            .into();
-        let graph = chain::task(&x, &y, 1000);
-        let captured = node.capture(chip, &graph).expect("capture");
-        let replay = captured.replay(&graph).expect("replay");
-        (node, graph, replay, (x, y, captured))
-    });
-    let ratio = |name: &str, per: usize, turn: &dyn Fn(&Node, usize)| {
-        // The fastest of all turns of each: everything else only adds.
-        let mut best = [Duration::MAX; 2];
-        for _ in 0..TURNS {
-            for (which, (node, ..)) in nodes.iter().enumerate() {
-                let start = Instant::now();
-                turn(node, which);
-                best[which] = best[which].min(start.elapsed());
-            }
+/// A node with one chip, and what it is measured with.
+struct Measured {
+    node: Node,
+    /// A chip's graph of empty tasks: built there, captured; one of tasks that compute, captured.
+    graphs: [Task; 3],
+    /// Memory of those.
+    _kept: (Vec<Tensor<i32>>, Tensor<f32>, [Captured; 2]),
+}
+
+const GRAPH_TASKS: u32 = 1000;
+const ADDING_TASKS: u32 = 200;
+const ADDED: usize = 4096;
+
+impl Measured {
+    fn new(record: bool) -> Measured {
+        let chip = Device(0);
+        let node = Node::builder().devices(0..1).record(record).launch();
+        let node = node.expect("launch");
+        let empty: Vec<_> = (0..2).map(|_| node.zeros(chip, 64).expect("memory")).collect();
+        let numbers = node.zeros::<f32>(chip, ADDED).expect("memory");
+        let built = chain::task(&empty[0], &empty[1], GRAPH_TASKS);
+        let adding = sums::task(&numbers, ADDING_TASKS);
+        let captured = [&built, &adding].map(|task| node.capture(chip, task).expect("capture"));
+        let graphs = [
+            built.clone(),
+            captured[0].replay(&built).expect("replay"),
+            captured[1].replay(&adding).expect("replay"),
+        ];
+        Measured {
+            node,
+            graphs,
+            _kept: (empty, numbers, captured),
         }
-        let [on, off] = best.map(|time| time.as_secs_f64() * 1e9 / per as f64);
-        println!(
-            "{name:<44} {on:>9.0} ns on {off:>9.0} ns off   {:+.2} %",
-            (on / off - 1.0) * 100.0
+    }
+
+    /// Runs what is measured once; returns how many tasks that were.
+    fn turn(&self, what: usize) -> u32 {
+        let (chip, tasks) = (
+            Device(0),
+            [2000, 5000, GRAPH_TASKS, GRAPH_TASKS, ADDING_TASKS][what],
         );
-    };
-    ratio("recorder: an empty task, one at a time", 2000, &|node, _| {
-        node.run(|orch| {
-            (0..2000).try_for_each(|_| {
+        let run = |orch: &mut Orchestrator<'_>| match what {
+            0 => (0..tasks).try_for_each(|_| {
                 orch.submit(chip, nothing::task())?;
                 orch.wait()
-            })
-        })
-        .expect("run");
-    });
-    ratio("recorder: empty tasks, many at a time", 20_000, &|node, _| {
-        node.run(|orch| (0..20_000).try_for_each(|_| orch.submit(chip, nothing::task()).map(drop)))
-            .expect("run");
-    });
-    ratio(
-        "recorder: a task of a chip's graph, inferred",
-        1000,
-        &|node, which| {
-            node.run(|orch| orch.submit(chip, nodes[which].1.clone()))
-                .expect("run");
-        },
-    );
-    ratio(
-        "recorder: a task of a chip's graph, captured",
-        1000,
-        &|node, which| {
-            node.run(|orch| orch.submit(chip, nodes[which].2.clone()))
-                .expect("run");
-        },
-    );
+            }),
+            1 => (0..tasks).try_for_each(|_| orch.submit(chip, nothing::task()).map(drop)),
+            _ => orch.submit(chip, self.graphs[what - 2].clone()).map(drop),
+        };
+        self.node.run(run).expect("run");
+        tasks
+    }
+}
+
+/// What the recorder costs: the same with it on and off, in turns, so that both meet the same weather; on several
+/// pairs of nodes, since where a process's memory happens to lie makes more of a difference than the recorder.
+fn recorder() {
+    const PAIRS: usize = 15;
+    const TURNS: usize = 25;
+    const WHAT: [&str; 5] = [
+        "an empty task, one at a time",
+        "empty tasks, many at a time",
+        "an empty task of a chip's graph, inferred",
+        "an empty task of a chip's graph, captured",
+        "a task of a chip's graph that adds 4,096",
+    ];
+    let mut found: [Vec<[f64; 2]>; 5] = Default::default();
+    for pair in 0..PAIRS {
+        // Which of the two is launched first changes.
+        let mut nodes = [pair % 2 == 0, pair % 2 != 0].map(|record| (record, Measured::new(record)));
+        nodes.sort_by_key(|(record, _)| !record);
+        for (what, found) in found.iter_mut().enumerate() {
+            // The fastest of all turns of each: everything else only adds.
+            let mut best = [f64::INFINITY; 2];
+            for _ in 0..TURNS {
+                for ((_, node), best) in nodes.iter().zip(&mut best) {
+                    let start = Instant::now();
+                    let tasks = node.turn(what);
+                    *best = best.min(start.elapsed().as_secs_f64() * 1e9 / f64::from(tasks));
+                }
+            }
+            found.push(best);
+        }
+    }
+    println!("the recorder, {PAIRS} pairs of nodes: median of each, and of the differences the quartiles");
+    for (name, pairs) in WHAT.into_iter().zip(found) {
+        let sorted = |value: fn(&[f64; 2]) -> f64| {
+            let mut values: Vec<f64> = pairs.iter().map(value).collect();
+            values.sort_by(f64::total_cmp);
+            [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
+        };
+        let [on, off] = [sorted(|pair| pair[0])[1], sorted(|pair| pair[1])[1]];
+        let [low, mid, high] = sorted(|[on, off]| on - off);
+        println!(
+            "{name:<44} {on:>6.0} ns on {off:>6.0} ns off {mid:>+6.1} ns ({low:+.1} to {high:+.1})  {:+.2} %",
+            mid / off * 100.0
+        );
+    }
 }
 
 /// Bytes of a process in memory that are its own: without what it shares, such as the windows.

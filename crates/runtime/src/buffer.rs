@@ -19,6 +19,8 @@ pub struct Buffer<T> {
     element: PhantomData<T>,
 }
 
+extent::counted!(Buffer);
+
 impl<T: Element> Buffer<T> {
     pub(crate) fn new(domain: Domain, offset: u64, span: Span) -> Buffer<T> {
         Buffer {
@@ -50,18 +52,6 @@ impl<T: Element> Buffer<T> {
             span,
             buffer: self.clone(),
         })
-    }
-
-    /// Number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        extent::len(&self.span)
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.span.len == 0
     }
 
     /// Some of its elements, on every member.

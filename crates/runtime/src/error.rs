@@ -97,6 +97,8 @@ pub enum Error {
         cause: Box<Error>,
         /// Tasks of the worker that never ran because they needed what failed.
         cancelled: Vec<String>,
+        /// What the chips of all children did last whose tasks failed, with it or because of it.
+        recent: Recent,
     },
     /// Nobody is at the other end of a port, nor will be.
     #[error("{worker}, the port to chip {device}: {why}; open another")]
@@ -211,6 +213,7 @@ impl Error {
             child: child.into(),
             cause: Box::new(cause),
             cancelled,
+            recent: Recent::default(),
         }
     }
 
@@ -255,7 +258,8 @@ impl Error {
         let recent = match self {
             Error::Task(failure) => &failure.recent,
             Error::Overdue { recent, .. } | Error::Stalled { recent, .. } => recent,
-            Error::Below { cause, .. } => return cause.recent(),
+            Error::Below { cause, recent, .. } if recent.is_empty() => return cause.recent(),
+            Error::Below { recent, .. } => recent,
             _ => return None,
         };
         (!recent.is_empty()).then_some(recent)

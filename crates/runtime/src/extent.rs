@@ -25,6 +25,41 @@ pub(crate) fn len(span: &Span) -> usize {
     usize::try_from(span.len).unwrap_or(usize::MAX)
 }
 
+/// A handle with a `span` says how many elements it has.
+macro_rules! counted {
+    ($handle:ident) => {
+        impl<T: ::ringwork_isa::Element> $handle<T> {
+            /// Number of elements.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                $crate::extent::len(&self.span)
+            }
+
+            /// Whether there are none.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.span.len == 0
+            }
+        }
+    };
+}
+pub(crate) use counted;
+
+/// A handle with a `span` of one chip's memory is an argument of kernels there.
+macro_rules! chip_argument {
+    ($handle:ident) => {
+        $crate::extent::chip_argument! { $handle: In Out InOut }
+    };
+    ($handle:ident: $($access:ident)*) => {$(
+        impl<T: ::ringwork_isa::Element> ::ringwork_isa::Argument<::ringwork_isa::$access<T>> for $handle<T> {
+            fn to_arg(&self) -> ::ringwork_isa::Arg {
+                ::ringwork_isa::Arg::Memory(self.span)
+            }
+        }
+    )*};
+}
+pub(crate) use chip_argument;
+
 /// Some of the elements of a span; `what` says what they are part of.
 pub(crate) fn slice(span: &Span, range: Range<usize>, what: impl FnOnce() -> String) -> Result<Span> {
     if range.start > range.end || range.end > len(span) {

@@ -9,7 +9,7 @@ use crate::extent;
 use crate::machine::SegmentPlan;
 use crate::node::{Shared, State};
 use crate::settle::Progress;
-use ringwork_isa::{Arg, Argument, Device, Element, In, InOut, Out, Segment, Span, Tag};
+use ringwork_isa::{Arg, Device, Element, Segment, Span, Tag};
 use ringwork_native::Members;
 use ringwork_native::segment::Layout;
 use std::marker::PhantomData;
@@ -44,18 +44,6 @@ impl<T: Element> Intermediate<T> {
         self.device
     }
 
-    /// Number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        extent::len(&self.span)
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.span.len == 0
-    }
-
     /// Some of its elements; shares the memory.
     ///
     /// # Errors
@@ -67,16 +55,8 @@ impl<T: Element> Intermediate<T> {
     }
 }
 
-macro_rules! argument {
-    ($($access:ident)*) => {$(
-        impl<T: Element> Argument<$access<T>> for Intermediate<T> {
-            fn to_arg(&self) -> Arg {
-                Arg::Memory(self.span)
-            }
-        }
-    )*};
-}
-argument! { In Out InOut }
+extent::counted!(Intermediate);
+extent::chip_argument!(Intermediate);
 
 /// Where an intermediate is.
 #[derive(Clone, Copy, Debug)]

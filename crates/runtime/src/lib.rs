@@ -46,7 +46,7 @@ pub use ringwork_isa::{Device, Level, Rank};
 pub use ringwork_native::{Failure, Interrupter, Program};
 pub use submission::Submission;
 pub use tensor::Tensor;
-pub use timeline::Recent;
+pub use timeline::{Recent, RecentChip};
 
 #[doc(hidden)]
 pub use ringwork_native::__kernel;

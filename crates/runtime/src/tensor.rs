@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::extent;
 use crate::node::Shared;
-use ringwork_isa::{Arg, Argument, Device, Element, In, InOut, Out, Rank, Segment, Span};
+use ringwork_isa::{Device, Element, Rank, Segment, Span};
 use ringwork_native::segment::Layout;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -53,18 +53,6 @@ impl<T: Element> Tensor<T> {
         self.inner.device
     }
 
-    /// Number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        extent::len(&self.span)
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.span.len == 0
-    }
-
     /// Some of its elements; shares the memory.
     ///
     /// # Errors
@@ -96,13 +84,5 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-macro_rules! argument {
-    ($($access:ident)*) => {$(
-        impl<T: Element> Argument<$access<T>> for Tensor<T> {
-            fn to_arg(&self) -> Arg {
-                Arg::Memory(self.span)
-            }
-        }
-    )*};
-}
-argument! { In Out InOut }
+extent::counted!(Tensor);
+extent::chip_argument!(Tensor);

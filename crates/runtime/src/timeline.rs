@@ -69,8 +69,19 @@ impl Records {
 /// What each chip did last, for a report of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recent {
-    /// By chip, the newest last; each one line, such as `task add, 3.2 us, ended 12 us before`.
-    pub chips: Box<[(Device, Vec<String>)]>,
+    /// Chip by chip.
+    pub chips: Box<[RecentChip]>,
+}
+
+/// What one chip did last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecentChip {
+    /// Its workers, from below the one that tells this; empty if that is its node.
+    pub path: String,
+    /// The chip.
+    pub device: Device,
+    /// The newest last; each one line, such as `task add, 3.2 us, ended 12 us before`.
+    pub lines: Vec<String>,
 }
 
 /// Entries of each chip in a report.
@@ -80,17 +91,31 @@ impl Recent {
     /// Whether nothing was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.chips.iter().all(|(_, lines)| lines.is_empty())
+        self.chips.iter().all(|chip| chip.lines.is_empty())
+    }
+
+    /// The same as the worker above tells it.
+    pub(crate) fn below(&self, child: &str) -> impl Iterator<Item = RecentChip> {
+        self.chips.iter().map(move |chip| RecentChip {
+            path: match chip.path.as_str() {
+                "" => child.to_owned(),
+                path => format!("{child}, {path}"),
+            },
+            ..chip.clone()
+        })
     }
 }
 
 impl fmt::Display for Recent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut first = true;
-        for (device, lines) in self.chips.iter().filter(|(_, lines)| !lines.is_empty()) {
-            let before = if std::mem::take(&mut first) { "" } else { "\n" };
-            write!(f, "{before}chip {device}")?;
-            for line in lines {
+        for chip in self.chips.iter().filter(|chip| !chip.lines.is_empty()) {
+            f.write_str(if std::mem::take(&mut first) { "" } else { "\n" })?;
+            if !chip.path.is_empty() {
+                write!(f, "{}, ", chip.path)?;
+            }
+            write!(f, "chip {}", chip.device)?;
+            for line in &chip.lines {
                 write!(f, "\n  {line}")?;
             }
         }
@@ -108,7 +133,11 @@ impl State {
         let chips = self.devices.iter().zip(&records.chips);
         Recent {
             chips: chips
-                .map(|(device, (record, seen))| (*device, last_of(record, seen, records.now, scale)))
+                .map(|(device, (record, seen))| RecentChip {
+                    path: String::new(),
+                    device: *device,
+                    lines: last_of(record, seen, records.now, scale),
+                })
                 .collect(),
         }
     }

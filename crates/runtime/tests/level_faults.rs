@@ -361,7 +361,15 @@ fn failed_across(_: &mut Rng) {
     let spec = DomainSpec::new("all", []).buffer::<i32>("x", 1).signals("row", 1);
     let all = pod.open_domain(&spec).unwrap();
     for bad in [1, 2, 50] {
-        let error = meet_in(&pod, &all, 50, bad).unwrap_err().to_string();
+        let error = meet_in(&pod, &all, 50, bad).unwrap_err();
+        // Every rank is told of, those of the other node as well.
+        let told: Vec<_> = error.recent().unwrap().chips.iter().collect();
+        let told: Vec<_> = told
+            .iter()
+            .map(|chip| (chip.path.as_str(), chip.device.0))
+            .collect();
+        assert_eq!(told, [("a", 0), ("a", 1), ("b", 0), ("b", 1)]);
+        let error = error.to_string();
         assert!(error.starts_with("pod, b, chip 0, kernel `meet`: "), "{error}");
         assert!(error.contains("not in this round"), "{error}");
         // The domain is fresh again.

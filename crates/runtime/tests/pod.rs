@@ -220,6 +220,59 @@ fn a_domain_over_nodes_has_dense_ranks_and_one_memory() {
     assert_eq!((own.read().unwrap()[0], x.read(Rank(6)).unwrap()[0]), (6, 1));
 }
 
+#[test]
+fn a_domain_of_some_chips_has_them_in_the_order_they_were_named_and_the_others_are_no_members() {
+    let pods = Pod::over("super", [pod("left"), pod("right")]).unwrap();
+    let spec = DomainSpec::new("some", [])
+        .buffer::<i32>("x", 1)
+        .stage("x", Rank(0), &[5]);
+    // Of the four nodes the last and the first: chip 1 of the one, both of the other, backwards.
+    let members = [(3, Device(1)), (0, Device(1)), (0, Device(0))];
+    let some = pods.open_domain_of(&spec, members).unwrap();
+    assert_eq!(some.parts().len(), 2);
+    assert!(some.part(1).is_none() && some.part(2).is_none());
+    let (first, last) = (some.part(0).unwrap(), some.part(3).unwrap());
+    assert_eq!(last.members(), [Device(1)]);
+    assert_eq!(first.members(), [Device(1), Device(0)]);
+    assert_eq!(last.rank_of(Device(1)), Some(Rank(0)));
+    assert_eq!(last.rank_of(Device(0)), None);
+    assert_eq!(first.rank_of(Device(0)), Some(Rank(2)));
+    assert_eq!((first.ranks(), last.ranks()), (3, 3));
+    // A member of one node adds to what another's has; one that is none is refused.
+    let x = first.buffer::<i32>("x").unwrap();
+    let node = &pods.children()[0].children()[0];
+    node.run(|orch| orch.submit(Device(0), increase::task(&x.on(Rank(0))?, 2)))
+        .unwrap();
+    assert_eq!(last.buffer::<i32>("x").unwrap().read(Rank(0)).unwrap(), [7]);
+    let x = last.buffer::<i32>("x").unwrap();
+    let node = &pods.children()[1].children()[1];
+    let error = node
+        .run(|orch| orch.submit(Device(0), increase::task(&x.on(Rank(0))?, 2)))
+        .unwrap_err();
+    assert!(matches!(error, Error::NotAMember { .. }), "{error}");
+
+    for (members, why) in [
+        (vec![(4, Device(0))], "node 4 of 4; they count from 0"),
+        (
+            vec![(1, Device(7))],
+            "device 7 is not a chip of `b`, which has 0, 1",
+        ),
+        (
+            vec![(1, Device(0)), (1, Device(0))],
+            "device 0 of `b` is there twice",
+        ),
+        (
+            vec![(1, Device(0)), (0, Device(0)), (1, Device(1))],
+            "the chips of `b` are apart; name them one after the other",
+        ),
+        (vec![], "0 members"),
+    ] {
+        let error = pods.open_domain_of(&spec, members).unwrap_err().to_string();
+        assert!(error.starts_with("super, its domain: "), "{error}");
+        assert!(error.contains(why), "{error}");
+    }
+}
+
 /// A worker that is somewhere else.
 struct Elsewhere;
 
@@ -254,5 +307,5 @@ fn a_domain_that_cannot_be_shared_is_refused_by_name() {
     );
     let named = DomainSpec::new("all", [Device(0)]).signals("row", 1);
     let error = pod("pod").open_domain(&named).unwrap_err().to_string();
-    assert!(error.contains("name no members"), "{error}");
+    assert!(error.contains("names no members"), "{error}");
 }

@@ -191,3 +191,56 @@ fn a_task_that_fails_or_panics_is_named_with_its_graph_and_the_node_goes_on() {
         .unwrap();
     assert_eq!(y.read().unwrap(), [2.0]);
 }
+
+/// x + rounds, by way of a large intermediate for each step, which all together are more than a chip has.
+#[orchestration]
+fn by_way_of(orch: &mut ChipOrchestrator<'_>, x: InOut<f32>, rounds: u32, len: u32) -> Result<()> {
+    for _ in 0..rounds {
+        orch.scope(|orch| {
+            let far = orch.intermediate::<f32>(len as usize)?;
+            let first = far.slice(0..x.len())?;
+            orch.submit(CoreKind::Vector, one_more::task(x, first))?;
+            orch.submit(CoreKind::Vector, keep::task(first, x))
+        })?;
+    }
+    Ok(())
+}
+
+/// y = x
+#[kernel]
+async fn keep<C: Core>(core: &C, x: In<f32>, y: Out<f32>) -> Result<()> {
+    core.copy(y, x).await
+}
+
+#[test]
+fn a_graph_that_needs_more_than_the_chip_has_waits_for_room_and_ends_the_same() {
+    let node = node();
+    let x = node.zeros::<f32>(CHIP, 4).unwrap();
+    // 4 MiB each: four fit. Then more tasks than there are slots.
+    for (rounds, len) in [(12, 1 << 20), (2500, 4)] {
+        x.write(&[0.0, 1.0, 2.0, 3.0]).unwrap();
+        node.run(|orch| orch.submit(CHIP, by_way_of::task(&x, rounds, len)))
+            .unwrap();
+        let added = rounds as f32;
+        assert_eq!(x.read().unwrap(), [added, added + 1.0, added + 2.0, added + 3.0]);
+    }
+}
+
+#[test]
+fn what_a_chip_never_has_room_for_is_refused_as_on_a_real_one() {
+    let simulated = node();
+    let real = Node::builder().devices(0..2).launch().unwrap();
+    let too_much = [&simulated, &real].map(|node| {
+        let x = node.zeros::<f32>(CHIP, 4).unwrap();
+        let task = by_way_of::task(&x, 12, 1 << 20);
+        let captured = node.capture(CHIP, &task).unwrap();
+        [by_way_of::task(&x, 1, 8 << 20), captured.replay(&task).unwrap()]
+            .map(|task| node.run(|orch| orch.submit(CHIP, task)).unwrap_err().to_string())
+    });
+    assert_eq!(too_much[0], too_much[1]);
+    let [[one, all], _] = too_much;
+    for (error, needed) in [(one, "33554432 needed"), (all, "50331648 needed")] {
+        assert!(error.contains(needed), "{error}");
+        assert!(error.contains("use smaller intermediates"), "{error}");
+    }
+}

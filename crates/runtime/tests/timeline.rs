@@ -181,7 +181,7 @@ fn a_failure_says_what_every_chip_did_last_behind_its_one_line() {
     assert!(matches!(error, Error::Task(_)), "{error}");
     assert_eq!(error.to_string().lines().count(), 1);
     let recent = error.recent().unwrap();
-    let last = |chip: usize| recent.chips[chip].1.last().unwrap().clone();
+    let last = |chip: usize| recent.chips[chip].lines.last().unwrap().clone();
     assert!(last(0).starts_with("task refuse (failed), "), "{recent}");
     assert!(last(1).starts_with("task touch, "), "{recent}");
     assert!(

@@ -11,7 +11,7 @@ mod moves;
 mod packets;
 mod waits;
 
-use crate::activity::{Activity, Begun, Doing};
+use crate::activity::{Activity, Begin, Begun, Doing};
 use crate::cell::{Cell, Patience};
 use crate::registry::KernelEntry;
 use crate::segment::{Attached, Layout};
@@ -135,24 +135,21 @@ impl NativeCore {
         }
     }
 
-    /// Records that a task begins here, on core `core` of its chip; 0 is the chip itself. `after` is the task whose
-    /// end let it go, if that is one of the same chip. Then [`end_task`](NativeCore::end_task).
-    pub fn begin_task(
-        &self,
-        kernel: &'static KernelEntry,
-        core: u8,
-        number: u64,
-        after: Option<u64>,
-    ) -> Option<Begun> {
-        let activity = self.activity.as_ref()?;
-        activity.begin_task(kernel.name, core, number, after)
+    /// The time, in [ticks](crate::ticks), if this core records what it does.
+    #[inline]
+    #[must_use]
+    pub fn clock(&self) -> Option<u64> {
+        self.activity.as_ref().and_then(Activity::clock)
     }
 
-    /// Records that it has ended.
-    pub fn end_task(&self, begun: Option<Begun>, failed: bool) {
-        if let (Some(activity), Some(begun)) = (&self.activity, begun) {
-            activity.end_task(&begun, failed);
-        }
+    /// Records that a task begins here. Then [`end_task`](NativeCore::end_task).
+    pub fn begin_task(&self, kernel: &'static KernelEntry, begin: Begin) -> Option<Begun> {
+        self.activity.as_ref()?.begin_task(kernel.name, begin)
+    }
+
+    /// Records that it has ended; returns when, if it was recorded.
+    pub fn end_task(&self, begun: Option<Begun>, failed: bool) -> Option<u64> {
+        self.activity.as_ref()?.end_task(&begun?, failed)
     }
 
     /// Whether cores are free for more threads than this one.

@@ -65,7 +65,7 @@ fn carries(preemptions: usize, capacity: u32, messages: &'static [&'static [u8]]
         });
         let mut receiver = Receiver::new(ring);
         for message in messages {
-            let got = receiver.recv(PATIENCE, None).unwrap().unwrap();
+            let got = receiver.recv(PATIENCE, None, || {}).unwrap().unwrap();
             assert_eq!(got, *message);
         }
         assert_eq!(receiver.poll(), Ok(None));
@@ -103,7 +103,7 @@ fn try_send_sends_all_or_nothing() {
             sender.try_send(&[2, 2]).unwrap()
         });
         let mut receiver = Receiver::new(ring);
-        assert_eq!(receiver.recv(PATIENCE, None).unwrap(), Some(vec![1, 1]));
+        assert_eq!(receiver.recv(PATIENCE, None, || {}).unwrap(), Some(vec![1, 1]));
         let early = receiver.poll().unwrap();
         let sent = sending.join().unwrap();
         let second = early.or_else(|| receiver.poll().unwrap());
@@ -151,7 +151,7 @@ fn broken_a_sender_that_counts_bytes_before_they_are_in_place_races() {
             hasty.head().set(5);
             hasty.put(0, &[1, 0, 0, 0, 7]);
         });
-        let _ = Receiver::new(ring).recv(PATIENCE, None);
+        let _ = Receiver::new(ring).recv(PATIENCE, None, || {});
         sending.join().unwrap();
     });
 }

@@ -9,7 +9,9 @@ use super::{
     ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Prepared, Sink, access_kind, entry, place_of,
     refused,
 };
-use crate::engine::{Arena, Binding, Bindings, BufferId, Capture, Graph, Outcome, Place, Spec, TaskId};
+use crate::engine::{
+    Arena, Binding, Bindings, BufferId, ByteRing, Capture, Graph, Outcome, Place, Spec, TaskId,
+};
 use crate::error::Error;
 use crate::node::Node;
 use crate::tensor::Tensor;
@@ -23,17 +25,64 @@ use std::sync::Arc;
 /// One thing that an orchestration did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Step {
-    Allocate {
-        bytes: u64,
-    },
-    Submit {
-        on: CoreKind,
-        priority: i8,
-        /// Tasks before it, counted from 1.
-        after: Vec<u64>,
-        tags: Vec<Tag>,
-        task: ChipTask,
-    },
+    BeginScope,
+    EndScope,
+    Allocate { bytes: u64 },
+    Submit(Submitted),
+}
+
+impl Step {
+    /// What it takes of an arena.
+    pub(super) fn arena_bytes(&self) -> u64 {
+        match self {
+            Step::Allocate { bytes } => ByteRing::rounded(*bytes),
+            _ => 0,
+        }
+    }
+}
+
+/// A task that was submitted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Submitted {
+    pub(super) task: ChipTask,
+    pub(super) how: How,
+}
+
+/// How it was.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct How {
+    pub(super) on: CoreKind,
+    pub(super) priority: i8,
+    /// Tasks before it, counted from 1.
+    pub(super) after: Vec<u64>,
+    pub(super) tags: Vec<Tag>,
+}
+
+impl How {
+    /// What an engine is told of it. `tasks` are those before it; `intermediate` knows the buffers by index.
+    pub(super) fn spec(
+        &self,
+        args: &[Arg],
+        tasks: &[TaskId],
+        infer: bool,
+        intermediate: impl Fn(u32) -> Option<BufferId>,
+    ) -> Result<Spec> {
+        let mut spec = Spec::new(Place::Any(self.on.kind())).priority(self.priority);
+        for before in &self.after {
+            let at = usize::try_from(*before).ok().and_then(|at| at.checked_sub(1));
+            let before = at.and_then(|at| tasks.get(at)).copied();
+            spec.after
+                .push(before.ok_or_else(|| garbled("a task after no task".into()))?);
+        }
+        for (arg, tag) in args.iter().zip(&self.tags) {
+            let place = place_of(arg, |Segment(number)| intermediate(number & INDEX));
+            let place = place.ok_or_else(|| garbled("an intermediate that is not there".into()))?;
+            if let Some((buffer, view)) = place {
+                spec.touch(buffer, view, access_kind(*tag, buffer, infer));
+            }
+        }
+        Ok(spec)
+    }
 }
 
 /// Graphs that a chip keeps, so as not to work them out again.
@@ -220,27 +269,12 @@ pub(super) fn work_out(steps: Vec<Step>, infer: bool) -> Result<Graph<Prepared>>
     let mut tasks: Vec<TaskId> = Vec::new();
     for step in steps {
         match step {
+            // A graph that is replayed has the memory of all its intermediates from its begin to its end.
+            Step::BeginScope | Step::EndScope => {}
             Step::Allocate { bytes } => drop(capture.allocate(Arena(0), bytes).map_err(refused)?),
-            Step::Submit {
-                on,
-                priority,
-                after,
-                tags,
-                task,
-            } => {
-                let mut spec = Spec::new(Place::Any(on.kind())).priority(priority);
-                for before in after {
-                    let at = usize::try_from(before).ok().and_then(|at| at.checked_sub(1));
-                    let before = at.and_then(|at| tasks.get(at)).copied();
-                    spec.after
-                        .push(before.ok_or_else(|| garbled("a task after no task".into()))?);
-                }
-                for (arg, tag) in task.args.iter().zip(&tags) {
-                    let intermediate = |Segment(number)| Some(BufferId::captured(number & INDEX));
-                    if let Some(Some((buffer, view))) = place_of(arg, intermediate) {
-                        spec.touch(buffer, view, access_kind(*tag, buffer, infer));
-                    }
-                }
+            Step::Submit(Submitted { task, how }) => {
+                let intermediate = |index| Some(BufferId::captured(index));
+                let spec = how.spec(&task.args, &tasks, infer, intermediate)?;
                 if let Outcome::Accepted(task) = capture.submit(&spec, task.try_into()?).map_err(refused)? {
                     tasks.push(task);
                 }

@@ -6,7 +6,7 @@ use super::bound::{Bound, Scratch};
 use super::{Prepared, SCRATCH_BYTES};
 use crate::engine::{BufferId, Config, Dispatch, Engine, Kind};
 use ringwork_isa::{Arg, Error, ErrorKind, Result, Span};
-use ringwork_native::{NativeCore, SCRATCH, registry};
+use ringwork_native::{Begin, NativeCore, SCRATCH, registry};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -26,8 +26,9 @@ const VECTOR_CORES: u32 = 2;
 /// What the cores are called, by executor.
 pub(crate) const CORE_NAMES: [&str; 3] = ["matrix core", "vector core 0", "vector core 1"];
 
-/// An engine's configuration with the cores of a chip.
-pub(super) fn with_cores(config: Config) -> Config {
+/// The configuration of a chip's engine: its cores, its memory for intermediates.
+pub(super) fn config() -> Config {
+    let config = Config::new().arena(SCRATCH_BYTES);
     let config = config.executors(Kind(0), MATRIX_CORES);
     config.executors(Kind(1), VECTOR_CORES)
 }
@@ -38,8 +39,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What a core beside this one is to do: a kernel with its arguments. The core goes along and comes back.
 struct Job {
     dispatch: Dispatch,
-    /// The task whose end let it go.
-    after: Option<u64>,
+    begin: Begin,
     entry: &'static registry::KernelEntry,
     args: Vec<Arg>,
     core: Box<NativeCore>,
@@ -82,7 +82,7 @@ thread_local! {
 
 impl Crew {
     fn new() -> Result<Crew> {
-        let config = with_cores(Config::new().arena(SCRATCH_BYTES));
+        let config = config();
         Ok(Crew {
             engine: Engine::new(&config).map_err(super::refused)?,
             beside: (0..config.executors.len()).map(|_| None).collect(),
@@ -102,6 +102,8 @@ pub(super) struct Cores<'c> {
     given: VecDeque<Dispatch>,
     busy: usize,
     failure: Option<Error>,
+    /// When the task before ended here, if nothing but finding the next has been done since.
+    ended: Option<u64>,
 }
 
 impl<'c> Cores<'c> {
@@ -121,6 +123,7 @@ impl<'c> Cores<'c> {
             given: VecDeque::new(),
             busy: 0,
             failure: None,
+            ended: None,
         })
     }
 
@@ -166,6 +169,7 @@ impl<'c> Cores<'c> {
     /// # Errors
     /// The failure of a task.
     pub(super) fn advance(&mut self) -> Result<()> {
+        self.ended = None;
         self.advance_any();
         self.check()
     }
@@ -188,6 +192,7 @@ impl<'c> Cores<'c> {
         if waits {
             let (dispatch, core, outcome) = self.wait();
             self.busy -= 1;
+            self.ended = None;
             if let Some(beside) = &mut self.crew.beside[dispatch.executor.0 as usize] {
                 beside.core = Some(core);
             }
@@ -197,11 +202,26 @@ impl<'c> Cores<'c> {
     }
 
     fn run_here(&mut self, dispatch: Dispatch) {
-        let after = self.crew.engine.let_go_by(dispatch.task);
-        let outcome = self
-            .task(dispatch)
-            .and_then(|(entry, args)| run(self.core, dispatch, after, entry, args));
+        let begin = Begin {
+            at: self.ended,
+            ..self.begin(dispatch)
+        };
+        let (ended, outcome) = match self.task(dispatch) {
+            Ok((entry, args)) => run(self.core, begin, entry, args),
+            Err(error) => (None, Err(error)),
+        };
+        self.ended = ended;
         self.report(dispatch, outcome);
+    }
+
+    /// What the record needs to know of a task.
+    fn begin(&self, dispatch: Dispatch) -> Begin {
+        Begin {
+            core: number_of(dispatch),
+            number: dispatch.task.sequence(),
+            after: self.crew.engine.let_go_by(dispatch.task),
+            at: None,
+        }
     }
 
     /// A task's kernel, and its arguments as a core sees them.
@@ -265,7 +285,7 @@ impl<'c> Cores<'c> {
             Ok((entry, args)) => (entry, args.to_vec()),
             Err(error) => return self.report(dispatch, Err(error)),
         };
-        let after = self.crew.engine.let_go_by(dispatch.task);
+        let begin = self.begin(dispatch);
         let sent = self.crew.beside[at].as_mut().is_some_and(|beside| {
             let core = beside.core.take().unwrap_or_else(|| {
                 let (core, beats) = self.core.sibling(number_of(dispatch));
@@ -274,7 +294,7 @@ impl<'c> Cores<'c> {
             });
             let job = Job {
                 dispatch,
-                after,
+                begin,
                 entry,
                 args,
                 core,
@@ -295,14 +315,13 @@ fn start_beside(results: Sender<Done>) -> Option<Beside> {
     let work = move || {
         for Job {
             dispatch,
-            after,
+            begin,
             entry,
             args,
             core,
         } in todo
         {
-            let ended =
-                std::panic::catch_unwind(AssertUnwindSafe(|| run(&core, dispatch, after, entry, &args)));
+            let ended = std::panic::catch_unwind(AssertUnwindSafe(|| run(&core, begin, entry, &args).1));
             let outcome = ended.unwrap_or_else(|panic| {
                 let words = crate::host::words(&*panic);
                 Err(Error::failed(format!("the kernel panicked: {words}")))
@@ -326,18 +345,16 @@ fn number_of(dispatch: Dispatch) -> u8 {
     u8::try_from(dispatch.executor.0).map_or(u8::MAX, |executor| executor.saturating_add(1))
 }
 
-/// Runs a task of the graph, and records it.
+/// Runs a task of the graph, and records it; returns when it ended as well.
 fn run(
     core: &NativeCore,
-    dispatch: Dispatch,
-    after: Option<u64>,
+    begin: Begin,
     entry: &'static registry::KernelEntry,
     args: &[Arg],
-) -> Result<()> {
-    let begun = core.begin_task(entry, number_of(dispatch), dispatch.task.sequence(), after);
+) -> (Option<u64>, Result<()>) {
+    let begun = core.begin_task(entry, begin);
     let outcome = (entry.run)(core, args);
-    core.end_task(begun, outcome.is_err());
-    outcome
+    (core.end_task(begun, outcome.is_err()), outcome)
 }
 
 /// An error of a task of the graph. What a chip must understand stays as it is.

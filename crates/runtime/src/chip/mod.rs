@@ -27,9 +27,9 @@ pub(crate) use entry::is_orchestration;
 pub use entry::{Build, ORCHESTRATIONS, OrchestrationEntry, explicit, run, step};
 pub(crate) use stepped::{Built, CoreTask, Stepped};
 
-use crate::engine::{AccessKind, Arena, BufferId, Capture, Kind, Outcome, Place, Spec, Submit, TaskId, View};
+use crate::engine::{AccessKind, Arena, BufferId, Capture, Kind, Outcome, Place, Ring, Spec, TaskId, View};
 use crate::extent;
-use capture::Step;
+use capture::{How, Step, Submitted};
 use cores::Cores;
 use entry::EXPLICIT;
 use ringwork_isa::{Arg, Element, Error, InOut, KernelId, Region, Result, Segment, Tag, Task};
@@ -188,22 +188,28 @@ impl<'c> ChipOrchestrator<'c> {
     /// # Errors
     /// What the part returns; or that scopes are nested too deeply.
     pub fn scope<R>(&mut self, part: impl FnOnce(&mut ChipOrchestrator<'c>) -> Result<R>) -> Result<R> {
-        self.submit_to().begin_scope().map_err(refused)?;
+        match &mut self.sink {
+            Sink::Cores(cores) => cores.engine().begin_scope(),
+            Sink::List(steps, capture) => {
+                steps.push(Step::BeginScope);
+                capture.begin_scope()
+            }
+        }
+        .map_err(refused)?;
         self.scopes.push(Vec::new());
         let outcome = part(self);
         for segment in self.scopes.pop().unwrap_or_default() {
             self.intermediates.remove(&segment);
         }
-        self.submit_to().end_scope().map_err(refused)?;
-        outcome
-    }
-
-    /// The scopes of whoever takes the tasks.
-    fn submit_to(&mut self) -> &mut dyn Scopes {
         match &mut self.sink {
-            Sink::Cores(cores) => cores.engine(),
-            Sink::List(_, capture) => &mut **capture,
+            Sink::Cores(cores) => cores.engine().end_scope(),
+            Sink::List(steps, capture) => {
+                steps.push(Step::EndScope);
+                capture.end_scope()
+            }
         }
+        .map_err(refused)?;
+        outcome
     }
 
     fn make_room(&mut self) -> Result<()> {
@@ -237,28 +243,6 @@ impl<'c> ChipOrchestrator<'c> {
             });
         }
         Ok(args)
-    }
-}
-
-/// What both sinks can do with scopes.
-trait Scopes {
-    fn begin_scope(&mut self) -> std::result::Result<(), crate::engine::Error>;
-    fn end_scope(&mut self) -> std::result::Result<(), crate::engine::Error>;
-}
-impl Scopes for cores::ChipEngine {
-    fn begin_scope(&mut self) -> std::result::Result<(), crate::engine::Error> {
-        Submit::begin_scope(self)
-    }
-    fn end_scope(&mut self) -> std::result::Result<(), crate::engine::Error> {
-        Submit::end_scope(self)
-    }
-}
-impl Scopes for Capture<()> {
-    fn begin_scope(&mut self) -> std::result::Result<(), crate::engine::Error> {
-        Submit::begin_scope(self)
-    }
-    fn end_scope(&mut self) -> std::result::Result<(), crate::engine::Error> {
-        Submit::end_scope(self)
     }
 }
 
@@ -297,9 +281,21 @@ fn access_kind(tag: Tag, buffer: BufferId, infer: bool) -> AccessKind {
     }
 }
 
-#[track_caller]
+/// What the engine refused, and what to do about it: the rings of a chip are as large as they are.
 fn refused(problem: crate::engine::Error) -> Error {
-    Error::failed(format!("the chip's graph: {problem}"))
+    let why = match problem {
+        crate::engine::Error::RingStuck { fill } => {
+            let cure = match fill.ring {
+                Ring::Slots => "make it several graphs",
+                Ring::Memory(_) => {
+                    "use smaller intermediates, several graphs, or, where it is built on the chip, inner scopes"
+                }
+            };
+            format!("{fill}; {cure}")
+        }
+        other => other.to_string(),
+    };
+    Error::failed(format!("the chip's graph: {why}"))
 }
 
 /// Conditions of a task of a chip's graph, to be ended by [`submit`](ChipSubmission::submit).
@@ -344,13 +340,15 @@ impl ChipSubmission<'_, '_> {
         if let Sink::List(steps, capture) = &mut orch.sink {
             let submitted = capture.submit(&spec, ()).map_err(refused)?;
             let after = spec.after.iter().map(|task| task.sequence());
-            steps.push(Step::Submit {
-                on,
-                priority,
-                after: after.collect(),
-                tags: task.params.iter().map(|param| param.tag).collect(),
+            steps.push(Step::Submit(Submitted {
                 task: shipped,
-            });
+                how: How {
+                    on,
+                    priority,
+                    after: after.collect(),
+                    tags: task.params.iter().map(|param| param.tag).collect(),
+                },
+            }));
             let task = submitted.accepted();
             return task.ok_or_else(|| Error::failed("a list that is full"));
         }

@@ -1,26 +1,49 @@
 //! A chip's graph on a platform that steps: what its cores are to run next, and what became of it.
 //!
-//! The orchestration runs once, in no time, and what it submitted is taken whole: there is no back-pressure here, and
-//! intermediates live until the graph has ended.
+//! The orchestration runs once, in no time, and leaves a list of what it submitted. The list is given to an engine like
+//! that of a real chip, with as many slots and as much memory: where that is full, the rest waits until tasks have ended,
+//! as the orchestration itself would. A captured graph is taken whole, there as here.
 
 use super::bound::Scratch;
-use super::capture::{Kept, Step, decode, replay, work_out};
-use super::cores::{ChipEngine, with_cores};
-use super::{ChipOrchestrator, EXPLICIT, Prepared, Sink, cores, entry, refused};
-use crate::engine::{Config, Dispatch, Engine, Graph};
+use super::capture::{Kept, Step, Submitted, decode, replay, work_out};
+use super::cores::ChipEngine;
+use super::{ChipOrchestrator, EXPLICIT, INDEX, INTERMEDIATE, PARAMETER, Prepared, SCRATCH_BYTES, Sink};
+use super::{cores, entry, refused};
+use crate::engine::{Arena, BufferId, Dispatch, Engine, Outcome, Spec, TaskId};
 use ringwork_isa::{Arg, Error, KernelId, Result, Segment, Span};
 use ringwork_native::registry::{self, KernelEntry};
+use std::collections::VecDeque;
 
 /// A graph that was built and not begun.
 pub(crate) struct Built {
-    kept: Kept,
+    source: Source,
     arguments: Vec<Arg>,
+}
+
+/// Where the tasks come from.
+enum Source {
+    /// A captured graph, which the engine has whole.
+    Captured(Kept),
+    /// What an orchestration did, as far as the engine had no room for it yet.
+    Listed(List),
+}
+
+/// See [`Source::Listed`].
+struct List {
+    steps: VecDeque<Step>,
+    infer: bool,
+    /// What was refused for now.
+    refused: Option<(Spec, Prepared)>,
+    /// By number: tasks and intermediates so far.
+    tasks: Vec<TaskId>,
+    intermediates: Vec<BufferId>,
 }
 
 /// A graph under way.
 pub(crate) struct Stepped {
     engine: ChipEngine,
-    kept: Kept,
+    source: Source,
+    scratch: Scratch,
     failure: Option<Error>,
 }
 
@@ -50,26 +73,32 @@ impl Built {
         };
         let parameters = registry::find(kernel).map_or(0, |entry| entry.params.len());
         let (arguments, way) = args.split_at(parameters.min(args.len()));
-        let graph = match way {
-            [] => build(found.build, arguments, true),
-            [EXPLICIT] => build(found.build, arguments, false),
-            [Arg::Memory(steps)] => read(*steps)
-                .ok_or_else(|| Error::failed("the captured graph is not there any more"))
-                .and_then(|list| work_out(decode(&list)?, true)),
-            _ => Err(Error::failed(
-                "arguments that say neither of the ways to build a graph",
-            )),
+        let source = match way {
+            [] => Source::Listed(List::of(found.build, arguments, true)?),
+            [EXPLICIT] => Source::Listed(List::of(found.build, arguments, false)?),
+            [Arg::Memory(steps)] => {
+                let gone = || Error::failed("the captured graph is not there any more");
+                let list = read(*steps).ok_or_else(gone)?;
+                Source::Captured(work_out(decode(&list)?, true)?.into())
+            }
+            _ => {
+                let what = "arguments that say neither of the ways to build a graph";
+                return Err(Error::failed(what));
+            }
         };
         Ok(Built {
-            kept: graph?.into(),
+            source,
             arguments: arguments.to_vec(),
         })
     }
 
-    /// Bytes of all its intermediates.
+    /// How far its intermediates can reach: as much as a chip has for them, or less if they need less.
     pub(crate) fn scratch_bytes(&self) -> u64 {
-        let blocks = self.kept.graph.arena_bytes().iter();
-        blocks.map(|(_, bytes)| *bytes).sum()
+        let all: u64 = match &self.source {
+            Source::Captured(kept) => kept.graph.arena_bytes().iter().map(|(_, bytes)| *bytes).sum(),
+            Source::Listed(list) => list.steps.iter().map(Step::arena_bytes).sum(),
+        };
+        all.min(SCRATCH_BYTES)
     }
 
     /// Begins it, with its intermediates at `base` of a segment.
@@ -77,38 +106,118 @@ impl Built {
     /// # Errors
     /// If its tasks need what the chip does not have.
     pub(crate) fn begin(mut self, segment: Segment, base: u64) -> Result<Stepped> {
-        let slots = u32::try_from(self.kept.graph.len())
-            .unwrap_or(u32::MAX)
-            .saturating_add(1);
-        let config = Config::new().slots(slots).arena(self.scratch_bytes());
-        let mut engine = Engine::new(&with_cores(config)).map_err(refused)?;
+        let tasks = match &self.source {
+            Source::Captured(kept) => kept.graph.len(),
+            Source::Listed(list) => list.steps.len(),
+        };
+        let config = cores::config();
+        // No more than there can be tasks: there are many chips.
+        let slots = u32::try_from(tasks).unwrap_or(u32::MAX).saturating_add(1);
+        let slots = slots.min(config.slots);
+        let mut engine = Engine::new(&config.slots(slots)).map_err(refused)?;
         let scratch = Scratch { segment, base };
-        replay(&mut engine, &mut self.kept, &self.arguments, scratch)?;
+        if let Source::Captured(kept) = &mut self.source {
+            replay(&mut engine, kept, &self.arguments, scratch)?;
+        }
         Ok(Stepped {
             engine,
-            kept: self.kept,
+            source: self.source,
+            scratch,
             failure: None,
         })
     }
 }
 
-/// Runs an orchestration and works out the order of what it submitted.
-fn build(build: entry::Build, arguments: &[Arg], infer: bool) -> Result<Graph<Prepared>> {
-    let mut orch = ChipOrchestrator::new(Sink::List(Vec::new(), Box::default()), infer);
-    build(&mut orch, arguments)?;
-    let steps: Vec<Step> = match orch.sink {
-        Sink::List(steps, _) => steps,
-        Sink::Cores(_) => Vec::new(),
-    };
-    work_out(steps, infer)
+impl List {
+    /// What an orchestration does.
+    fn of(build: entry::Build, arguments: &[Arg], infer: bool) -> Result<List> {
+        let mut orch = ChipOrchestrator::new(Sink::List(Vec::new(), Box::default()), infer);
+        build(&mut orch, arguments)?;
+        let steps = match orch.sink {
+            Sink::List(steps, _) => steps,
+            Sink::Cores(_) => Vec::new(),
+        };
+        Ok(List {
+            steps: steps.into(),
+            infer,
+            refused: None,
+            tasks: Vec::new(),
+            intermediates: Vec::new(),
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.refused.is_none()
+    }
+
+    /// Gives the engine as much as it has room for.
+    fn give(&mut self, engine: &mut ChipEngine, scratch: Scratch) -> Result<()> {
+        loop {
+            if let Some((spec, payload)) = self.refused.take() {
+                match engine.submit(&spec, payload).map_err(refused)? {
+                    Outcome::Accepted(task) => self.tasks.push(task),
+                    Outcome::Full { payload, .. } => {
+                        self.refused = Some((spec, payload));
+                        return Ok(());
+                    }
+                }
+            }
+            match self.steps.pop_front() {
+                None => return Ok(()),
+                Some(Step::BeginScope) => engine.begin_scope().map_err(refused)?,
+                Some(Step::EndScope) => engine.end_scope().map_err(refused)?,
+                Some(Step::Allocate { bytes }) => match engine.allocate(Arena(0), bytes).map_err(refused)? {
+                    Outcome::Accepted(buffer) => self.intermediates.push(buffer),
+                    Outcome::Full { .. } => {
+                        self.steps.push_front(Step::Allocate { bytes });
+                        return Ok(());
+                    }
+                },
+                Some(Step::Submit(submitted)) => {
+                    self.refused = Some(self.prepare(submitted, engine, scratch)?);
+                }
+            }
+        }
+    }
+
+    /// A task as the engine takes it, with its intermediates where they are.
+    fn prepare(
+        &self,
+        Submitted { mut task, how }: Submitted,
+        engine: &ChipEngine,
+        scratch: Scratch,
+    ) -> Result<(Spec, Prepared)> {
+        let intermediate = |index: u32| self.intermediates.get(index as usize).copied();
+        let spec = how.spec(&task.args, &self.tasks, self.infer, intermediate)?;
+        for arg in &mut task.args {
+            if let Arg::Memory(span) = arg
+                && span.segment.0 & PARAMETER == INTERMEDIATE
+                && let Some(buffer) = intermediate(span.segment.0 & INDEX)
+                && let Some(placement) = engine.placement(buffer)
+            {
+                *span = scratch.at(*span, placement.offset);
+            }
+        }
+        Ok((spec, task.try_into()?))
+    }
 }
 
 impl Stepped {
     /// The next task that a core can start now, if any.
     pub(crate) fn next(&mut self) -> Option<CoreTask> {
+        self.give();
         while let Some(dispatch) = self.engine.ready() {
-            let node = self.engine.node_of(dispatch.task);
-            if let Some((entry, args)) = node.and_then(|node| self.kept.bound.task(node)) {
+            let found = match &self.source {
+                Source::Captured(kept) => {
+                    let node = self.engine.node_of(dispatch.task);
+                    node.and_then(|node| kept.bound.task(node))
+                }
+                Source::Listed(_) => {
+                    let payload = self.engine.payload(dispatch.task);
+                    payload.map(|task| (task.entry, &*task.args))
+                }
+            };
+            if let Some((entry, args)) = found {
                 return Some(CoreTask {
                     dispatch,
                     after: self.engine.let_go_by(dispatch.task),
@@ -119,6 +228,21 @@ impl Stepped {
             self.ended(dispatch, Err(Error::failed("a task without a kernel")));
         }
         None
+    }
+
+    /// Gives the engine what it has room for. Where a task has failed the orchestration goes no further.
+    fn give(&mut self) {
+        if let Source::Listed(list) = &mut self.source {
+            if self.failure.is_none()
+                && let Err(error) = list.give(&mut self.engine, self.scratch)
+            {
+                self.failure = Some(error);
+            }
+            if self.failure.is_some() {
+                list.steps.clear();
+                list.refused = None;
+            }
+        }
     }
 
     /// A core is done with a task.
@@ -140,10 +264,12 @@ impl Stepped {
 
     /// How the graph ended, once nothing of it is left or can go on.
     pub(crate) fn over(&self) -> Option<Result<()>> {
-        if self.engine.live() > 0 && !self.engine.is_stalled() {
+        let left = self.engine.live() > 0;
+        let listed = matches!(&self.source, Source::Listed(list) if !list.is_empty());
+        if (left || listed) && !self.engine.is_stalled() {
             return None;
         }
-        let stall = self.engine.stall().filter(|_| self.engine.live() > 0);
+        let stall = self.engine.stall().filter(|_| left);
         let stalled = stall.map(|stall| Error::failed(format!("the chip's graph: {stall}")));
         Some(self.failure.clone().or(stalled).map_or(Ok(()), Err))
     }

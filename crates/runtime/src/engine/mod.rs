@@ -74,6 +74,7 @@ mod submit;
 mod view;
 mod watch;
 
+pub(crate) use arena::ByteRing;
 pub use error::{Cancelled, Error, Failure, Fill, Outcome, Ring, RunReport, Status};
 pub use finish::Completion;
 pub use graph::{Capture, Graph};

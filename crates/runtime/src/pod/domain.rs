@@ -6,18 +6,18 @@
 //! - **WIDE-3 (fresh).** No node makes it fresh by itself, because another may be using it: the worker that opened
 //!   it does, when nothing uses it on any.
 
-use crate::domain::{Domain, DomainPlan, DomainSpec};
+use crate::domain::{Domain, DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result};
 use crate::machine::SegmentPlan;
 use crate::node::Node;
 use crate::platform::Platform;
 use crate::segments::Sort;
-use ringwork_isa::Segment;
+use ringwork_isa::{Device, Segment};
 use ringwork_native::Members;
 use ringwork_native::segment::Attached;
 use std::sync::{Arc, Weak};
 
-/// An open domain of all chips of some nodes of this host; see [`Pod::open_domain`](super::Pod::open_domain). Every
+/// An open domain of chips of several nodes of this host; see [`Pod::open_domain`](super::Pod::open_domain). Every
 /// node has its own handle to it, for its own tasks. Released with the last of these handles.
 #[derive(Clone, Debug)]
 pub struct PodDomain {
@@ -28,36 +28,107 @@ pub struct PodDomain {
 #[derive(Debug)]
 pub(super) struct Wide {
     segment: Arc<Attached>,
-    /// By node.
+    /// Of each node that has members.
     parts: Vec<Domain>,
+    /// Whose they are: places among all nodes.
+    of_node: Vec<usize>,
+}
+
+/// Chips of one node.
+pub(super) struct Chosen {
+    /// Its place among all nodes.
+    node: usize,
+    devices: Vec<Device>,
+}
+
+/// All chips of all nodes, node by node.
+pub(super) fn everyone(nodes: &[&Node]) -> Vec<Chosen> {
+    let all = nodes.iter().enumerate();
+    all.map(|(node, worker)| Chosen {
+        node,
+        devices: worker.devices(),
+    })
+    .collect()
+}
+
+/// Some chips, each by its node's place and its own number, in the order of their ranks.
+pub(super) fn chosen(
+    nodes: &[&Node],
+    spec: &DomainSpec,
+    members: impl IntoIterator<Item = (usize, Device)>,
+) -> Result<Vec<Chosen>> {
+    let wrong = |why: String| Err(Error::config(spec.field("members"), why));
+    let mut all: Vec<Chosen> = Vec::new();
+    for (node, device) in members {
+        let Some(worker) = nodes.get(node) else {
+            return wrong(format!("node {node} of {}; they count from 0", nodes.len()));
+        };
+        let name = worker.name();
+        let have = worker.devices();
+        if !have.contains(&device) {
+            let have = list(&have);
+            return wrong(format!(
+                "device {device} is not a chip of `{name}`, which has {have}"
+            ));
+        }
+        match all.iter().position(|chosen| chosen.node == node) {
+            None => all.push(Chosen {
+                node,
+                devices: vec![device],
+            }),
+            Some(at) if all[at].devices.contains(&device) => {
+                return wrong(format!("device {device} of `{name}` is there twice"));
+            }
+            Some(at) if at + 1 < all.len() => {
+                return wrong(format!(
+                    "the chips of `{name}` are apart; name them one after the other"
+                ));
+            }
+            Some(at) => all[at].devices.push(device),
+        }
+    }
+    Ok(all)
 }
 
 impl PodDomain {
-    pub(super) fn open(nodes: &[&Node], spec: &DomainSpec) -> Result<PodDomain> {
-        let ranks: usize = nodes.iter().map(|node| node.devices().len()).sum();
+    pub(super) fn open(nodes: &[&Node], spec: &DomainSpec, members: Vec<Chosen>) -> Result<PodDomain> {
+        let ranks: usize = members.iter().map(|chosen| chosen.devices.len()).sum();
         let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
-        let whole = spec.plan_wide(&Platform::Native, ranks, claim(nodes))?;
+        let taking_part: Vec<&Node> = members.iter().map(|chosen| nodes[chosen.node]).collect();
+        let whole = spec.plan_wide(&Platform::Native, ranks, claim(&taking_part))?;
         let segment = Arc::new(Attached::create(&whole.segment.what, whole.segment.layout)?);
         // The plan was checked against the data, so it fits.
         spec.for_each_staged(&whole, |rank, offset, bytes| {
             let _ = segment.write(rank, offset, bytes);
         });
-        let (mut parts, mut first) = (Vec::with_capacity(nodes.len()), 0);
-        for node in nodes {
-            let part = join(node, &segment, &whole, first)?;
+        let (mut parts, mut first) = (Vec::with_capacity(members.len()), 0);
+        for Chosen { node, devices } in &members {
+            let part = join(nodes[*node], &segment, &whole, (first, devices))?;
             first += u32::try_from(part.members().len()).unwrap_or(u32::MAX);
             parts.push(part);
         }
+        let of_node = members.iter().map(|chosen| chosen.node).collect();
         Ok(PodDomain {
-            inner: Arc::new(Wide { segment, parts }),
+            inner: Arc::new(Wide {
+                segment,
+                parts,
+                of_node,
+            }),
         })
     }
 
-    /// The handle for tasks of each node, in the order of the nodes. Its members are the node's chips, its ranks
-    /// and its memory those of all.
+    /// The handle for tasks of each node that has members, in the order of ranks. Its members are those chips of the
+    /// node, its ranks and its memory those of all.
     #[must_use]
     pub fn parts(&self) -> &[Domain] {
         &self.inner.parts
+    }
+
+    /// The handle for tasks of the node with this place among all nodes below; `None` if it has no members.
+    #[must_use]
+    pub fn part(&self, node: usize) -> Option<&Domain> {
+        let at = self.inner.of_node.iter().position(|of| *of == node)?;
+        self.inner.parts.get(at)
     }
 
     pub(super) fn weak(&self) -> Weak<Wide> {
@@ -80,16 +151,22 @@ fn claim(nodes: &[&Node]) -> Segment {
     }
 }
 
-/// Hands the memory to a node's chips, whose ranks begin with `first`.
-fn join(node: &Node, segment: &Arc<Attached>, whole: &DomainPlan, first: u32) -> Result<Domain> {
+/// Hands the memory to chips of a node, whose ranks begin with `first`.
+fn join(
+    node: &Node,
+    segment: &Arc<Attached>,
+    whole: &DomainPlan,
+    (first, devices): (u32, &[Device]),
+) -> Result<Domain> {
     let mut state = node.shared.lock();
     state.check_open()?;
-    let chips: Vec<usize> = (0..state.devices.len()).collect();
+    let chip = |device| state.devices.iter().position(|known| known == device);
+    let chips: Vec<usize> = devices.iter().filter_map(chip).collect();
     for &chip in &chips {
         state.check_alive(chip)?;
     }
     let plan = DomainPlan {
-        members: state.devices.clone(),
+        members: devices.to_vec(),
         segment: SegmentPlan {
             members: Members { first, chips },
             ..whole.segment.clone()

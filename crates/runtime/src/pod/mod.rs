@@ -20,8 +20,8 @@ use crate::domain::DomainSpec;
 use crate::engine::BufferId;
 use crate::error::{Error, Result};
 use crate::node::Node;
-use domain::Wide;
-use ringwork_isa::Level;
+use domain::{Chosen, Wide};
+use ringwork_isa::{Device, Level};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -160,9 +160,31 @@ impl<C: Worker> Pod<C> {
     /// # Errors
     /// If the spec cannot be, there is no memory, or a node below does not share this host's memory.
     pub fn open_domain(&self, spec: &DomainSpec) -> Result<PodDomain> {
+        self.open(spec, |nodes| Ok(domain::everyone(nodes)))
+    }
+
+    /// The same of some of the chips: each is named by the place of its node among all nodes below and its own number,
+    /// in the order of their ranks; the chips of one node one after the other.
+    ///
+    /// # Errors
+    /// As [`open_domain`](Pod::open_domain), or if there is no such chip.
+    pub fn open_domain_of(
+        &self,
+        spec: &DomainSpec,
+        members: impl IntoIterator<Item = (usize, Device)>,
+    ) -> Result<PodDomain> {
+        self.open(spec, |nodes| domain::chosen(nodes, spec, members))
+    }
+
+    fn open(
+        &self,
+        spec: &DomainSpec,
+        members: impl FnOnce(&[&Node]) -> Result<Vec<Chosen>>,
+    ) -> Result<PodDomain> {
         let below = |error| Error::below(&self.name, "its domain", error, Vec::new());
         let nodes = Worker::nodes(self)?;
-        let domain = PodDomain::open(&nodes, spec).map_err(below)?;
+        let domain = members(&nodes).and_then(|members| PodDomain::open(&nodes, spec, members));
+        let domain = domain.map_err(below)?;
         let mut domains = self.domains();
         domains.retain(|known| known.strong_count() > 0);
         domains.push(domain.weak());

@@ -3,6 +3,7 @@
 use super::{Pod, PodTensor, Worker};
 use crate::engine::{AccessKind, Config, Engine, Executor, Kind, Outcome, Place, Spec, TaskId, View};
 use crate::error::{Error, Result};
+use crate::timeline::RecentChip;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub struct PodOrchestrator<'env, C: Worker> {
     jobs: Vec<Sender<(TaskId, Executor, Job<'env>)>>,
     done: Receiver<Done>,
     failure: Option<Error>,
+    /// What the chips of children whose tasks failed did before, by child.
+    recent: BTreeMap<u32, Vec<RecentChip>>,
 }
 
 impl<C: Worker> std::fmt::Debug for PodOrchestrator<'_, C> {
@@ -81,6 +84,7 @@ impl<'env, C: Worker> PodOrchestrator<'env, C> {
                 jobs,
                 done,
                 failure: None,
+                recent: BTreeMap::new(),
             };
             let outcome = orchestration(&mut orch);
             orch.wait().and(outcome)
@@ -149,12 +153,17 @@ impl<'env, C: Worker> PodOrchestrator<'env, C> {
             .end_run()
             .map_err(|problem| self.pod.refused(problem))?;
         self.waiting.clear();
+        let told = std::mem::take(&mut self.recent);
         match self.failure.take() {
             None => Ok(()),
             Some(mut error) => {
                 self.pod.freshen_domains();
-                if let Error::Below { cancelled, .. } = &mut error {
+                if let Error::Below {
+                    cancelled, recent, ..
+                } = &mut error
+                {
                     cancelled.extend(report.cancelled.into_iter().filter_map(|lost| lost.payload));
+                    recent.chips = told.into_values().flatten().collect();
                 }
                 Err(error)
             }
@@ -201,6 +210,12 @@ impl<'env, C: Worker> PodOrchestrator<'env, C> {
                     .get(on.0 as usize)
                     .map_or_else(|| "its own".into(), Worker::name);
                 let worker = self.pod.name.clone();
+                if let Failed::Below(cause) = &failed
+                    && let Some(recent) = cause.recent()
+                {
+                    let told = self.recent.entry(on.0);
+                    told.or_insert_with(|| recent.below(&child).collect());
+                }
                 let error = match failed {
                     Failed::Below(cause) => Error::below(&worker, &child, *cause, Vec::new()),
                     Failed::Own(message) => Error::Host {

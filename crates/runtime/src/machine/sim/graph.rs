@@ -104,7 +104,7 @@ impl GraphKernel {
     ) {
         let panicked = Rc::new(RefCell::new(None));
         let heard = panicked.clone();
-        let name = CORE_NAMES
+        let core = CORE_NAMES
             .get(dispatch.executor.0 as usize)
             .copied()
             .unwrap_or("core");
@@ -116,7 +116,7 @@ impl GraphKernel {
             };
             let after = after.and_then(|after| self.ended.get(&after).copied());
             let label = short_name(&entry.id());
-            self.machine.spawn_inside(own, after, (name, &label), kernel)
+            self.machine.spawn_inside(own, after, (core, &label), kernel)
         });
         match started {
             Ok(task) => self.busy.push(Busy {

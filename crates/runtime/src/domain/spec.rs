@@ -1,0 +1,343 @@
+//! A domain as it is asked for, and where everything of it will lie.
+
+use super::list;
+use crate::error::{Error, Result};
+use crate::machine::SegmentPlan;
+use crate::platform::Platform;
+use ringwork_isa::{Device, Dtype, Element, Rank, Segment};
+use ringwork_native::Members;
+use ringwork_native::segment::MAX_SIGNALS;
+use std::collections::BTreeMap;
+
+/// Buffers start at multiples of this, so that no two share a cache line.
+const BUFFER_ALIGN_BYTES: u64 = 128;
+
+/// A domain as it is asked for: members in rank order, and what each has in its window.
+///
+/// ```
+/// use ringwork_runtime::{DomainSpec, Device};
+/// let spec = DomainSpec::new("tp", [2, 0].map(Device)) // device 2 is rank 0
+///     .buffer::<f32>("scratch", 512)
+///     .barrier("meet")
+///     .signals("steps", 2);
+/// ```
+#[derive(Clone, Debug)]
+pub struct DomainSpec {
+    name: String,
+    members: Vec<Device>,
+    window_bytes: Option<u64>,
+    buffers: Vec<(String, Dtype, usize)>,
+    signals: Vec<(String, u32)>,
+    staged: Vec<Staged>,
+}
+
+/// Host data for a buffer of one rank.
+#[derive(Clone, Debug)]
+struct Staged {
+    buffer: String,
+    rank: Rank,
+    dtype: Dtype,
+    bytes: Vec<u8>,
+}
+
+impl DomainSpec {
+    /// A domain of these chips; their order gives the ranks.
+    pub fn new(name: impl Into<String>, members: impl IntoIterator<Item = Device>) -> DomainSpec {
+        DomainSpec {
+            name: name.into(),
+            members: members.into_iter().collect(),
+            window_bytes: None,
+            buffers: Vec::new(),
+            signals: Vec::new(),
+            staged: Vec::new(),
+        }
+    }
+
+    /// A buffer of `count` elements in every member's window.
+    #[must_use]
+    pub fn buffer<T: Element>(self, name: impl Into<String>, count: usize) -> DomainSpec {
+        self.buffer_of(name, T::DTYPE, count)
+    }
+
+    /// The same, with the type as a value.
+    #[must_use]
+    pub fn buffer_of(mut self, name: impl Into<String>, dtype: Dtype, count: usize) -> DomainSpec {
+        self.buffers.push((name.into(), dtype, count));
+        self
+    }
+
+    /// A barrier of all members.
+    #[must_use]
+    pub fn barrier(self, name: impl Into<String>) -> DomainSpec {
+        self.signals(name, 1)
+    }
+
+    /// A row of `count` signals in every member's window.
+    #[must_use]
+    pub fn signals(mut self, name: impl Into<String>, count: u32) -> DomainSpec {
+        self.signals.push((name.into(), count));
+        self
+    }
+
+    /// How large each window should be; otherwise it is as large as its buffers.
+    #[must_use]
+    pub fn window_bytes(mut self, bytes: u64) -> DomainSpec {
+        self.window_bytes = Some(bytes);
+        self
+    }
+
+    /// Puts host data into a buffer of one rank before anyone can see the window.
+    #[must_use]
+    pub fn stage<T: Element>(mut self, buffer: impl Into<String>, rank: Rank, data: &[T]) -> DomainSpec {
+        let bytes = bytemuck::cast_slice(data).to_vec();
+        self.staged.push(Staged {
+            buffer: buffer.into(),
+            rank,
+            dtype: T::DTYPE,
+            bytes,
+        });
+        self
+    }
+
+    /// A part of it, for errors.
+    pub(crate) fn field(&self, name: &str) -> String {
+        format!("domain `{}`: {name}", self.name)
+    }
+
+    /// Works out where everything lies, or says which field cannot be.
+    pub(crate) fn plan(
+        &self,
+        platform: &Platform,
+        devices: &[Device],
+        segment: Segment,
+    ) -> Result<DomainPlan> {
+        let members = Members::all(self.chips(platform, devices)?);
+        let ranks = u32::try_from(members.chips.len()).unwrap_or(u32::MAX);
+        self.plan_for(platform, ranks, segment, self.members.clone(), members)
+    }
+
+    /// The same for a domain of so many ranks on several workers; whose they are is still to be said.
+    pub(crate) fn plan_wide(&self, platform: &Platform, ranks: u32, segment: Segment) -> Result<DomainPlan> {
+        if !self.members.is_empty() {
+            let why = "a spec for several workers names no members: `open_domain` takes all chips, `open_domain_of` some";
+            return Err(Error::config(self.field("members"), why));
+        }
+        let most = platform.max_ranks();
+        if ranks == 0 || ranks > most {
+            let why = format!("{ranks} members; a domain has 1 to {most}");
+            return Err(Error::config(self.field("members"), why));
+        }
+        self.plan_for(platform, ranks, segment, Vec::new(), Members::all([]))
+    }
+
+    /// The same for a domain of so many ranks, of which these are chips of one worker.
+    pub(crate) fn plan_for(
+        &self,
+        platform: &Platform,
+        ranks: u32,
+        segment: Segment,
+        devices: Vec<Device>,
+        members: Members,
+    ) -> Result<DomainPlan> {
+        let mut place = Places {
+            buffers: BTreeMap::new(),
+            signals: BTreeMap::new(),
+            data_bytes: 0,
+            cells: 0,
+        };
+        for (name, dtype, count) in &self.buffers {
+            place
+                .add_buffer(name, *dtype, *count)
+                .map_err(|why| Error::config(self.field("buffers"), why))?;
+        }
+        for (name, count) in &self.signals {
+            place
+                .add_signals(name, *count)
+                .map_err(|why| Error::config(self.field("signals"), why))?;
+        }
+        let asked = self.window_bytes.unwrap_or(place.data_bytes);
+        if place.data_bytes > asked {
+            let why = format!(
+                "the buffers need {} bytes and the window has {asked}",
+                place.data_bytes
+            );
+            return Err(Error::config(self.field("buffers"), why));
+        }
+        let layout = platform
+            .windows(segment, ranks, place.cells, asked)
+            .map_err(|error| Error::config(self.field("window_bytes"), error.to_string()))?;
+        let what = format!("window \"{}\"", self.name);
+        let plan = DomainPlan {
+            name: self.name.clone(),
+            members: devices,
+            asked_bytes: asked,
+            places: place,
+            segment: SegmentPlan {
+                layout,
+                what,
+                members,
+            },
+        };
+        self.check_staged(&plan)?;
+        Ok(plan)
+    }
+
+    fn chips(&self, platform: &Platform, devices: &[Device]) -> Result<Vec<usize>> {
+        let most = platform.max_ranks();
+        if self.members.is_empty() || self.members.len() > most as usize {
+            let why = format!("{} members; a domain has 1 to {most}", self.members.len());
+            return Err(Error::config(self.field("members"), why));
+        }
+        let mut chips = Vec::with_capacity(self.members.len());
+        for member in &self.members {
+            let Some(chip) = devices.iter().position(|device| device == member) else {
+                let why = format!(
+                    "device {member} is not a chip of this worker, which has {}",
+                    list(devices)
+                );
+                return Err(Error::config(self.field("members"), why));
+            };
+            if chips.contains(&chip) {
+                return Err(Error::config(
+                    self.field("members"),
+                    format!("device {member} is there twice"),
+                ));
+            }
+            chips.push(chip);
+        }
+        Ok(chips)
+    }
+
+    fn check_staged(&self, plan: &DomainPlan) -> Result<()> {
+        for Staged {
+            buffer,
+            rank,
+            dtype,
+            bytes,
+        } in &self.staged
+        {
+            let wrong = |why: String| {
+                Err(Error::config(
+                    self.field("stage"),
+                    format!("`{buffer}` of rank {rank}: {why}"),
+                ))
+            };
+            let Some(place) = plan.places.buffers.get(buffer) else {
+                return wrong("there is no such buffer".into());
+            };
+            let ranks = plan.segment.layout.ranks;
+            if rank.0 >= ranks {
+                return wrong(format!("the domain has {ranks} ranks"));
+            }
+            if *dtype != place.dtype {
+                return wrong(format!("the data is {dtype} and the buffer {}", place.dtype));
+            }
+            let (given, have) = (bytes.len() / dtype.bytes(), place.count);
+            if given != have {
+                return wrong(format!("the data has {given} elements and the buffer {have}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands every staged piece to `write(rank, offset, bytes)`. The plan was checked against it.
+    pub(crate) fn for_each_staged(&self, plan: &DomainPlan, mut write: impl FnMut(Rank, u64, &[u8])) {
+        for Staged {
+            buffer, rank, bytes, ..
+        } in &self.staged
+        {
+            if let Some(place) = plan.places.buffers.get(buffer) {
+                write(*rank, place.offset, bytes);
+            }
+        }
+    }
+}
+
+/// Where a buffer lies in every window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferPlace {
+    /// Bytes from the start of the window's data.
+    pub(crate) offset: u64,
+    /// Type of its elements.
+    pub dtype: Dtype,
+    /// Number of its elements.
+    pub count: usize,
+}
+
+/// Where everything lies in every window of a domain.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    pub(crate) buffers: BTreeMap<String, BufferPlace>,
+    /// First cell and number of cells.
+    pub(super) signals: BTreeMap<String, (u32, u32)>,
+    data_bytes: u64,
+    cells: u32,
+}
+
+impl Places {
+    fn add_buffer(&mut self, name: &str, dtype: Dtype, count: usize) -> std::result::Result<(), String> {
+        let offset = self.data_bytes;
+        let end = (count as u64)
+            .checked_mul(dtype.bytes() as u64)
+            .and_then(|bytes| {
+                offset
+                    .checked_add(bytes)?
+                    .checked_next_multiple_of(BUFFER_ALIGN_BYTES)
+            })
+            .ok_or_else(|| format!("`{name}`: {count} elements of {dtype} are more than any memory"))?;
+        if self
+            .buffers
+            .insert(name.to_owned(), BufferPlace { offset, dtype, count })
+            .is_some()
+        {
+            return Err(format!("`{name}` is there twice"));
+        }
+        self.data_bytes = end;
+        Ok(())
+    }
+
+    fn add_signals(&mut self, name: &str, count: u32) -> std::result::Result<(), String> {
+        let first = self.cells;
+        let cells = first.checked_add(count).filter(|cells| *cells <= MAX_SIGNALS);
+        self.cells = cells.ok_or_else(|| format!("`{name}`: more than {MAX_SIGNALS} signals"))?;
+        match self.signals.insert(name.to_owned(), (first, count)) {
+            Some(_) => Err(format!("`{name}` is there twice")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A domain that can be made.
+#[derive(Clone, Debug)]
+pub(crate) struct DomainPlan {
+    pub(crate) name: String,
+    /// In the order of the segment's members.
+    pub(crate) members: Vec<Device>,
+    pub(crate) asked_bytes: u64,
+    pub(crate) places: Places,
+    pub(crate) segment: SegmentPlan,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn buffers_lie_in_the_window_aligned_and_apart(counts in prop::collection::vec((0usize..3000, 0usize..8), 0..12)) {
+            let mut spec = DomainSpec::new("d", [Device(0), Device(1)]).signals("s", 3);
+            for (i, (count, dtype)) in counts.iter().enumerate() {
+                spec = spec.buffer_of(i.to_string(), Dtype::ALL[*dtype], *count);
+            }
+            let plan = spec.plan(&Platform::Native, &[Device(0), Device(1)], Segment(0)).unwrap();
+            let mut end = 0;
+            for i in 0..counts.len() {
+                let place = plan.places.buffers[&i.to_string()];
+                prop_assert!(place.offset >= end && place.offset.is_multiple_of(BUFFER_ALIGN_BYTES));
+                end = place.offset + (place.count * place.dtype.bytes()) as u64;
+            }
+            prop_assert!(end <= plan.segment.layout.data_bytes());
+        }
+    }
+}
