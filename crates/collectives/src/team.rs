@@ -209,7 +209,7 @@ fn place<T: Element>(half: Shared<T>, len: usize, epoch: i32) -> Result<Shared<T
     let places = (half.len() / each).max(1);
     // By the golden ratio: whatever share of the epochs is staged here, in whatever order, a place comes again late.
     let turn = epoch.cast_unsigned().wrapping_mul(0x9e37_79b9);
-    let at = (u64::from(turn) * places as u64 >> 32) as usize * each;
+    let at = ((u64::from(turn) * places as u64) >> 32) as usize * each;
     half.slice(at..half.len())
 }
 

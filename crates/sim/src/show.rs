@@ -154,7 +154,9 @@ impl Topology {
 /// Bytes that are whole GiB, MiB or KiB, as such.
 fn whole_binary(bytes: u64) -> Option<String> {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let (shift, unit) = units.into_iter().find(|(shift, _)| bytes % (1 << shift) == 0)?;
+    let (shift, unit) = units
+        .into_iter()
+        .find(|(shift, _)| bytes.is_multiple_of(1 << shift))?;
     Some(format!("{} {unit}", bytes >> shift))
 }
 

@@ -97,7 +97,7 @@ impl Machine {
     }
 
     /// Says from outside where bytes of a segment come from, all of one member's window. Does nothing unless this
-    /// machine [proves](Options::prove).
+    /// machine [proves](crate::Options::prove).
     ///
     /// # Errors
     /// [`SimError::NotMapped`] if they are not there.
@@ -115,7 +115,7 @@ impl Machine {
     }
 
     /// Where bytes of a segment come from, all of one member's window; nobody's input unless this machine
-    /// [proves](Options::prove).
+    /// [proves](crate::Options::prove).
     ///
     /// # Errors
     /// [`SimError::NotMapped`] if they are not there.
