@@ -190,7 +190,7 @@ fn bad_machines_are_refused_with_one_short_line() {
             "1000000000 chips are more than",
         ),
         (bomb, "mine.yaml:"),
-        (nested, "mine.yaml:1: recursion limit exceeded"),
+        (nested, "mine.yaml:1: it is nested more than 32 deep"),
         ("network: {kind: rig, size: 4}\n".into(), "did you mean `ring`?"),
         ("\tnetwork: x".into(), "mine.yaml:1:"),
         (String::new(), "mine.yaml:"),
