@@ -13,6 +13,8 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Copies of less are ordinary: the fence after streaming costs as much as they do.
 const LEAST_BYTES: usize = 4 << 10;
+/// Copies of so much leave nothing in the caches for the reader.
+const LARGE_BYTES: usize = 1 << 20;
 /// Of this many copies the first few go the other way. Only the last of them is timed: before, the lines are still
 /// where the usual way has left them. They also leave them where the next copies do not want them, so they are rare.
 const CYCLE: u32 = 2048;
@@ -92,10 +94,11 @@ impl Handover {
 
 impl Learned {
     /// Whether streaming is far faster: the reader has it farther then. Between near cores it is up to twice as fast for
-    /// the writer alone, and slower for both together.
-    fn streams(&self) -> bool {
+    /// the writer alone, and slower for both together; but for what no cache holds either way.
+    fn streams(&self, bytes: usize) -> bool {
         let (ordinary, streaming) = (self.ordinary.get(), self.streaming.get());
-        streaming > 0 && streaming.saturating_mul(3) < ordinary
+        let halves = if bytes < LARGE_BYTES { 6 } else { 3 };
+        streaming > 0 && streaming.saturating_mul(halves) / 2 < ordinary
     }
 
     /// # Safety
@@ -103,7 +106,7 @@ impl Learned {
     unsafe fn copy(&self, to: *mut u8, from: *const u8, bytes: usize) {
         let turn = self.copies.get();
         self.copies.set((turn + 1) % CYCLE);
-        let streams = self.streams() != (turn < TRIALS);
+        let streams = self.streams(bytes) != (turn < TRIALS);
         // SAFETY: the caller's promises, unchanged.
         unsafe {
             if turn == TRIALS - 1 || turn % SAMPLES == SAMPLES - 1 {
@@ -180,12 +183,13 @@ mod tests {
     #[test]
     fn what_is_clearly_faster_is_kept_and_tried_again() {
         let learned = Learned::default();
-        assert!(!learned.streams(), "nothing is known");
+        assert!(!learned.streams(LEAST_BYTES), "nothing is known");
         learned.ordinary.set(100);
         learned.streaming.set(40);
-        assert!(!learned.streams(), "not clearly");
+        assert!(!learned.streams(LEAST_BYTES), "not clearly");
+        assert!(learned.streams(LARGE_BYTES), "clearly, if no cache holds it");
         learned.streaming.set(30);
-        assert!(learned.streams());
+        assert!(learned.streams(LEAST_BYTES));
         let (mut to, mut from) = (vec![0u8; LEAST_BYTES], vec![1u8; LEAST_BYTES]);
         let mut copy_as = |turn: u32| {
             learned.copies.set(turn);
