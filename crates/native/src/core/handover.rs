@@ -15,6 +15,8 @@ use std::sync::atomic::{Ordering, fence};
 const LEAST_BYTES: usize = 4 << 10;
 /// Copies of so much leave nothing in the caches for the reader.
 const LARGE_BYTES: usize = 1 << 20;
+/// Copies of so much always go past the caches, which have no room for them: there are too few of them to learn from.
+const HUGE_BYTES: usize = 8 << 20;
 /// Of this many copies the first few go the other way. Only the last of them is timed: before, the lines are still
 /// where the usual way has left them. They also leave them where the next copies do not want them, so they are rare.
 const CYCLE: u32 = 2048;
@@ -86,6 +88,7 @@ impl Handover {
         unsafe {
             match learned {
                 None => arith::copy(to, from, bytes),
+                Some(_) if bytes >= HUGE_BYTES => arith::copy_streaming(to, from, bytes),
                 Some(learned) => learned.copy(to, from, bytes),
             }
         }
