@@ -3,6 +3,9 @@
 //! They keep the rules of a [`Team`]: every call takes an epoch of the barrier for each chunk, puts its packets into that
 //! epoch's half of the room for packets, and waits for everybody. A rank's packets are laid out in blocks, one for each
 //! rank that reads another part of them.
+//!
+//! The steps are written out in each, the two loops that deal parts to blocks included: functions with instructions in them
+//! are futures more, and without those the calls are up to a tenth faster.
 
 use crate::Team;
 use crate::arguments::{dealt_part, my_part, one_part, rooted};
