@@ -1,8 +1,8 @@
-//! Small collectives in packets: payload and flag travel in one cache line, so what is staged and what says so are one trip.
+//! Small collectives in packets: payload and flag travel together, so what is staged and what says so are one trip.
 //!
 //! They keep the rules of a [`Team`]: every call takes an epoch of the barrier for each chunk, puts its packets into that
-//! epoch's half of the room for packets, and waits for everybody. A rank's packets are laid out in blocks, one for each
-//! rank that reads another part of them.
+//! epoch's half of the room for packets, and waits for everybody. A half has room for one packet to each rank, always at
+//! the same places: where a flag was looked for once there is never anything else, that could be taken for one.
 //!
 //! The steps are written out in each, the two loops that deal parts to blocks included: functions with instructions in them
 //! are futures more, and without those the calls are up to a tenth faster.
@@ -11,8 +11,8 @@ use crate::Team;
 use crate::arguments::{dealt_part, my_part, one_part, rooted};
 use crate::chunk::{chunks, clip};
 use ringwork_isa::{
-    Compare, Core, Element, Error, In, Notify, Out, PACKET_WORDS, PAYLOAD_BYTES, Rank, ReduceOp, Result,
-    Shared, Signal, packets_for, part_range,
+    Compare, Core, Element, Error, In, LINE_WORDS, Notify, Out, Rank, ReduceOp, Result, Shared, Signal,
+    packet_payload, part_range,
 };
 use std::ops::Range;
 
@@ -27,18 +27,18 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, 
         return core.copy(y, x).await;
     }
     let (room, longest) = (Room::of(&team)?, part_range(y.len(), ranks, 0).len());
-    for chunk in room.chunks::<T>(longest, 1)? {
+    for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let blocks = room.blocks::<T>(epoch, chunk.len());
+        let half = room.packets.half(epoch);
         let mine = x.slice(clip(0..x.len(), &chunk))?;
         if !mine.is_empty() {
-            core.put_packets(blocks.at(0)?, mine, epoch).await?;
+            core.put_packet(half, mine, epoch).await?;
         }
         core.notify(room.raised, Notify::Set(epoch)).await?;
         for (peer, index) in team.members() {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
             if index != me {
-                get(core, &room, blocks.at(0)?, peer, piece, epoch).await?;
+                get(core, &room, half, peer, piece, epoch).await?;
             } else if !piece.is_empty() {
                 core.copy(piece, mine).await?;
             }
@@ -64,13 +64,13 @@ pub async fn reduce_scatter<C: Core, T: Element>(
         return core.copy(y, x).await;
     }
     let (room, longest) = (Room::of(&team)?, part_range(x.len(), ranks, 0).len());
-    for chunk in room.chunks::<T>(longest, ranks)? {
+    for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let blocks = room.blocks::<T>(epoch, chunk.len());
+        let half = room.packets.half(epoch);
         for index in (0..ranks).filter(|index| *index != me) {
             let piece = x.slice(clip(part_range(x.len(), ranks, index), &chunk))?;
             if !piece.is_empty() {
-                core.put_packets(blocks.at(index)?, piece, epoch).await?;
+                core.put_packet(room.to(half, index)?, piece, epoch).await?;
             }
         }
         core.notify(room.raised, Notify::Set(epoch)).await?;
@@ -79,7 +79,7 @@ pub async fn reduce_scatter<C: Core, T: Element>(
             room.meet(core, epoch).await?;
         } else {
             let mine = x.slice(clip(mine.clone(), &chunk))?;
-            core.reduce_packets(piece, mine, blocks.at(me)?, room.raised, op, epoch)
+            core.reduce_packets(piece, mine, room.to(half, me)?, room.raised, op, epoch)
                 .await?;
         }
     }
@@ -102,18 +102,18 @@ pub async fn broadcast<C: Core, T: Element>(
         return core.copy(y, x).await;
     }
     let room = Room::of(&team)?;
-    for chunk in room.chunks::<T>(y.len(), 1)? {
+    for chunk in room.chunks::<T>(y.len()) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let block = room.blocks::<T>(epoch, chunk.len()).at(0)?;
+        let packet = room.packets.half(epoch);
         let piece = y.slice(chunk.clone())?;
         if is_root {
             let source = x.slice(chunk)?;
-            core.put_packets(block, source, epoch).await?;
+            core.put_packet(packet, source, epoch).await?;
             core.notify(room.raised, Notify::Set(epoch)).await?;
             core.copy(piece, source).await?;
         } else {
             core.notify(room.raised, Notify::Set(epoch)).await?;
-            core.get_packets(piece, block.on(root)?, room.raised.on(root)?, epoch)
+            core.get_packet(piece, packet.on(root)?, room.raised.on(root)?, epoch)
                 .await?;
         }
         // Who has the root's packets knows that the root has begun, and of no other.
@@ -135,20 +135,20 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, 
         return core.copy(y, x).await;
     }
     let (room, longest) = (Room::of(&team)?, part_range(x.len(), ranks, 0).len());
-    for chunk in room.chunks::<T>(longest, ranks)? {
+    for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let blocks = room.blocks::<T>(epoch, chunk.len());
+        let half = room.packets.half(epoch);
         for index in (0..ranks).filter(|index| *index != me) {
             let piece = x.slice(clip(part_range(x.len(), ranks, index), &chunk))?;
             if !piece.is_empty() {
-                core.put_packets(blocks.at(index)?, piece, epoch).await?;
+                core.put_packet(room.to(half, index)?, piece, epoch).await?;
             }
         }
         core.notify(room.raised, Notify::Set(epoch)).await?;
         for (peer, index) in team.members() {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
             if index != me {
-                get(core, &room, blocks.at(me)?, peer, piece, epoch).await?;
+                get(core, &room, room.to(half, me)?, peer, piece, epoch).await?;
             } else if !piece.is_empty() {
                 core.copy(piece, x.slice(clip(mine.clone(), &chunk))?).await?;
             }
@@ -157,12 +157,12 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, 
     Ok(())
 }
 
-/// Takes `data` out of `peer`'s `block`; waits for the peer in any case.
+/// Takes `data` out of `peer`'s `packet`; waits for the peer in any case.
 #[inline(always)]
 fn get<C: Core, T: Element>(
     core: &C,
     room: &Room,
-    block: Shared<i64>,
+    packet: Shared<i64>,
     peer: Rank,
     data: Out<T>,
     epoch: i32,
@@ -172,7 +172,7 @@ fn get<C: Core, T: Element>(
         if data.is_empty() {
             return core.wait(raised.on(peer)?, Compare::Ge, epoch).await.map(drop);
         }
-        core.get_packets(data, block.on(peer)?, raised.on(peer)?, epoch)
+        core.get_packet(data, packet.on(peer)?, raised.on(peer)?, epoch)
             .await
     }
 }
@@ -182,43 +182,33 @@ fn get<C: Core, T: Element>(
 struct Room {
     packets: Shared<i64>,
     raised: Signal,
+    /// Lines of each packet.
+    lines: usize,
 }
 
 impl Room {
     #[inline(always)]
     fn of<T: Element>(team: &Team<T>) -> Result<Room> {
-        let Some(packets) = team.packets() else {
-            return Err(Error::failed(
-                "this team has no packets; declare them, or use another algorithm",
-            ));
-        };
+        let packets = team.packets().ok_or_else(no_packets)?;
         let raised = team.meet().signals().at(0)?;
-        Ok(Room { packets, raised })
+        Ok(Room {
+            packets,
+            raised,
+            lines: lines_each(&packets),
+        })
     }
 
-    /// The chunks of `total` elements when half the room has to hold `blocks` of each.
+    /// The chunks of `total` elements, of which each packet carries one.
     #[inline(always)]
-    fn chunks<T: Element>(
-        &self,
-        total: usize,
-        blocks: usize,
-    ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
-        let lines = self.packets.half(0).len() / PACKET_WORDS / blocks.max(1);
-        if lines == 0 {
-            return Err(Error::failed(format!(
-                "this team has no packets for {blocks} ranks; declare them, or use another algorithm"
-            )));
-        }
-        Ok(chunks(total, lines * PAYLOAD_BYTES / T::DTYPE.bytes()))
+    fn chunks<T: Element>(&self, total: usize) -> impl Iterator<Item = Range<usize>> + use<T> {
+        chunks(total, packet_payload(self.lines) / T::DTYPE.bytes())
     }
 
-    /// The blocks of `each` elements that an epoch has.
+    /// The packet to a rank, in a half.
     #[inline(always)]
-    fn blocks<T: Element>(&self, epoch: i32, each: usize) -> Blocks {
-        Blocks {
-            slot: self.packets.half(epoch),
-            words: packets_for(each * T::DTYPE.bytes()) * PACKET_WORDS,
-        }
+    fn to(&self, half: Shared<i64>, rank: usize) -> Result<Shared<i64>> {
+        let words = self.lines * LINE_WORDS;
+        half.slice(rank * words..(rank + 1) * words)
     }
 
     /// Waits for everybody.
@@ -231,16 +221,12 @@ impl Room {
     }
 }
 
-/// A rank's packets for one chunk, one block for each rank that reads another part of them.
-struct Blocks {
-    slot: Shared<i64>,
-    /// Words of a block.
-    words: usize,
+/// Lines of each of the packets that half a team's room has, one to each rank.
+pub(crate) fn lines_each(packets: &Shared<i64>) -> usize {
+    packets.half(0).len() / LINE_WORDS / (packets.ranks() as usize).max(1)
 }
 
-impl Blocks {
-    #[inline(always)]
-    fn at(&self, index: usize) -> Result<Shared<i64>> {
-        self.slot.slice(index * self.words..(index + 1) * self.words)
-    }
+#[cold]
+pub(crate) fn no_packets() -> Error {
+    Error::failed("this team has no packets; declare them, or use another algorithm")
 }

@@ -3,7 +3,7 @@
 use crate::arguments::same_domain;
 use crate::chunk::chunks;
 use ringwork_isa::{
-    Barrier, Compare, Core, Element, Error, Notify, PACKET_WORDS, Rank, Result, Shared, Signal, Signals,
+    Barrier, Compare, Core, Element, Error, LINE_WORDS, Notify, Rank, Result, Shared, Signal, Signals,
 };
 use std::ops::Range;
 
@@ -87,17 +87,18 @@ impl<T: Element> Team<T> {
     }
 
     /// The same team with room for packets, which [`packet`](crate::all_reduce::packet) needs: a multiple of
-    /// 16 words, of which each half is used in turn.
+    /// 16 words for every rank. Each half is used in turn, and has a packet to each rank.
     ///
     /// # Errors
     /// If it is not of the same domain, or no such multiple.
     #[track_caller]
     pub fn with_packets(self, packets: Shared<i64>) -> Result<Team<T>> {
         same_domain("the packets", &packets, &self.meet)?;
-        if packets.is_empty() || !packets.len().is_multiple_of(2 * PACKET_WORDS) {
-            let words = packets.len();
+        let unit = 2 * LINE_WORDS * self.ranks() as usize;
+        if packets.is_empty() || !packets.len().is_multiple_of(unit) {
+            let (words, ranks) = (packets.len(), self.ranks());
             return Err(Error::failed(format!(
-                "{words} words are no whole packets for both halves; declare a multiple of 16"
+                "{words} words are no whole packets to {ranks} ranks for both halves; declare a multiple of {unit}"
             )));
         }
         Ok(Team {

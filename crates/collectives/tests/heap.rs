@@ -21,8 +21,10 @@ use std::time::Duration;
 
 const COUNT: usize = 7;
 const SCRATCH_BYTES: u64 = 256;
-/// Two packets in each half.
-const PACKET_AREA_BYTES: u64 = 256;
+/// A packet of two lines to each rank, in each half.
+fn packet_area_bytes(ranks: u32) -> u64 {
+    u64::from(ranks) * 256
+}
 
 /// A rank's handles: a team, an input and an output of `COUNT`.
 struct Place {
@@ -61,7 +63,7 @@ fn place(layout: &Layout, me: Rank) -> Place {
     let words: Shared<i32> = region(SCRATCH_BYTES + 128, 0);
     let words = Span {
         dtype: ringwork_isa::Dtype::I64,
-        len: PACKET_AREA_BYTES / 8,
+        len: packet_area_bytes(layout.ranks) / 8,
         ..words.span()
     };
     let packets = Region::from_span(words).unwrap();
@@ -77,7 +79,13 @@ fn place(layout: &Layout, me: Rank) -> Place {
 
 /// Runs a kernel on every rank of a domain, a thread each.
 fn on_threads(ranks: u32, kernel: impl AsyncFn(&NativeCore, Place) -> Result<()> + Sync) {
-    let layout = Layout::windows(Segment(1), ranks, 3, SCRATCH_BYTES + 128 + PACKET_AREA_BYTES).unwrap();
+    let layout = Layout::windows(
+        Segment(1),
+        ranks,
+        3,
+        SCRATCH_BYTES + 128 + packet_area_bytes(ranks),
+    )
+    .unwrap();
     let segment = Arc::new(Attached::on_heap(layout).unwrap());
     let one = |rank| {
         let patience = Patience {

@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "the names are sentences")]
 
 use crate::Machine;
-use ringwork_isa::{Compare, Core, Notify, PACKET_WORDS, Rank, ReduceOp, Tile, packets_for};
+use ringwork_isa::{Compare, Core, LINE_WORDS, Notify, Rank, ReduceOp, Tile, packet_lines};
 
 /// Enough to meet each half of the scratch several times; few enough for Miri.
 const ROUNDS: i32 = 6;
@@ -92,22 +92,22 @@ pub fn one_signal_wakes_every_rank_that_waits_for_it<M: Machine>() {
 pub fn packets_carry_any_length_and_reduce_in_rank_order<M: Machine>() {
     M::new(3).run_well(async |core, seat| {
         let signal = seat.signal(1);
-        for (epoch, len) in (1i32..).zip([0i32, 1, 13, 14, 15, 40]) {
+        for (epoch, len) in (1i32..).zip([0i32, 1, 13, 14, 15, 40, 70, 71, 100]) {
             let elements = u64::from(len.cast_unsigned());
-            let words = (packets_for(4 * len.cast_unsigned() as usize) * PACKET_WORDS) as u64;
+            let words = (packet_lines(4 * len.cast_unsigned() as usize) * LINE_WORDS) as u64;
             // A half for each parity, 64 bytes aligned; then the data.
-            let packets = seat.buffer::<i64>(u64::from(epoch.cast_unsigned() % 2) * 512, words);
-            let (mine, result) = (seat.buffer(1024, elements), seat.buffer(1536, elements));
+            let packets = seat.buffer::<i64>(u64::from(epoch.cast_unsigned() % 2) * 1024, words);
+            let (mine, result) = (seat.buffer(2048, elements), seat.buffer(2560, elements));
             let value = |rank: u32| (0..len).map(|i| 100 * rank.cast_signed() + i).collect();
             core.store(mine, &Tile::<i32>::new(value(seat.me.0))).await?;
-            core.put_packets(packets, mine, epoch).await?;
+            core.put_packet(packets, mine, epoch).await?;
             core.notify(signal, Notify::Set(epoch)).await?;
             core.reduce_packets(result, mine, packets, signal, ReduceOp::Sum, epoch)
                 .await?;
             let sums: Vec<i32> = (0..len).map(|i| 300 + 3 * i).collect();
             assert_eq!(core.load(result).await?.values(), sums);
             let next = Rank((seat.me.0 + 1) % 3);
-            core.get_packets(result, packets.on(next)?, signal.on(next)?, epoch)
+            core.get_packet(result, packets.on(next)?, signal.on(next)?, epoch)
                 .await?;
             let theirs: Vec<i32> = value(next.0);
             assert_eq!(core.load(result).await?.values(), theirs);

@@ -348,30 +348,30 @@ pub trait Core: Sized {
         std::future::ready(Ok(()))
     }
 
-    /// Writes a region as packets into a window: payload and flag in one cache line.
+    /// Writes a region as a packet into a window: a payload that carries its own flag.
     ///
-    /// `packets` holds at least [`packets_for`](crate::packets_for) the bytes of `src`, and no packets of
-    /// this `epoch` yet. **Release** by itself: whoever reads a packet of this epoch with
-    /// [`get_packets`](Core::get_packets) or [`reduce_packets`](Core::reduce_packets) sees its payload. Raise
-    /// a signal afterwards, for those who have gone to sleep.
+    /// `packet` holds at least the [lines](crate::packet_lines) that the bytes of `src` take; where its first line lies,
+    /// nothing but first lines of packets ever lies, and none of this `epoch` yet. **Release** by itself: whoever reads
+    /// a packet of this epoch with [`get_packet`](Core::get_packet) or [`reduce_packets`](Core::reduce_packets) sees
+    /// its payload. Raise a signal afterwards, for those who have gone to sleep.
     #[track_caller]
-    fn put_packets<T: Element>(
+    fn put_packet<T: Element>(
         &self,
-        packets: Shared<i64>,
+        packet: Shared<i64>,
         src: Region<T, impl CanRead>,
         epoch: i32,
     ) -> impl Future<Output = Result<()>>;
 
-    /// Waits for a rank's packets of `epoch` and copies their payload to `dst`.
+    /// Waits for a rank's packet of `epoch` and copies its payload to `dst`.
     ///
     /// **Acquire** by itself, for the payload. `raised` is the signal that the writer raises to at least
-    /// `epoch` afterwards: what this sleeps on if the packets do not come soon. It ends as
+    /// `epoch` afterwards: what this sleeps on if the packet does not come soon. It ends as
     /// [`wait`](Core::wait) does.
     #[track_caller]
-    fn get_packets<T: Element>(
+    fn get_packet<T: Element>(
         &self,
         dst: Region<T, impl CanWrite>,
-        packets: Shared<i64>,
+        packet: Shared<i64>,
         raised: Signal,
         epoch: i32,
     ) -> impl Future<Output = Result<()>>;
@@ -379,7 +379,7 @@ pub trait Core: Sized {
     /// Waits for everybody's packets of `epoch` and reduces their payload, in rank order, into `dst`.
     ///
     /// As [`reduce`](Core::reduce) over what each rank has put; what I have put is `mine`, which may be
-    /// `dst`. `raised` as in [`get_packets`](Core::get_packets), of any rank.
+    /// `dst`. `raised` as in [`get_packet`](Core::get_packet), of any rank.
     #[track_caller]
     fn reduce_packets<T: Element>(
         &self,

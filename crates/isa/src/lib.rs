@@ -38,7 +38,10 @@ pub use half::{bf16, f16};
 pub use host_port::{HostPort, Received, Reply, Request};
 pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};
 pub use op::ReduceOp;
-pub use packet::{PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, pack, packets_for, unpack};
+pub use packet::{
+    FLAGGED_BYTES, FLAGGED_LINES, LINE_BYTES, LINE_WORDS, is_flagged, pack, packet_lines, packet_payload,
+    unpack,
+};
 pub use port_layout::{Direction, Header, MessageKind, PortCell, PortLayout, Returns};
 pub use product::{product, product_in_blocks};
 pub use queue::{Copying, Pending, Port, QueueEnd, QueueSignal, Queues, Receiving, Sending, Ticket};

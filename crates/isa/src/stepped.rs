@@ -6,8 +6,8 @@
 
 use crate::{
     Attribution, CanRead, CanWrite, Compare, Contributions, Copying, Core, Device, Element, Error, ErrorKind,
-    Notify, PACKET_WORDS, Rank, ReduceOp, Region, Result, Shared, Signal, Sources, Span, Ticket, Tile, Work,
-    packets_for,
+    LINE_WORDS, Notify, Rank, ReduceOp, Region, Result, Shared, Signal, Sources, Span, Ticket, Tile, Work,
+    packet_lines,
 };
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -201,7 +201,7 @@ impl SteppedCore {
         raised: Signal,
         epoch: i32,
     ) -> Result<Payload> {
-        let lines = packet_lines(packets, like)?;
+        let lines = lines_for(packets, like)?;
         let wait = Instruction::Wait {
             signal: raised,
             compare: Compare::Ge,
@@ -229,8 +229,8 @@ fn unexpected(at: At, answer: &Answer) -> Error {
 }
 
 /// As many packets as the data of `like` takes.
-fn packet_lines(packets: Shared<i64>, like: Span) -> Result<Shared<i64>> {
-    packets.slice(0..packets_for(span_bytes(like)).saturating_mul(PACKET_WORDS))
+fn lines_for(packets: Shared<i64>, like: Span) -> Result<Shared<i64>> {
+    packets.slice(0..packet_lines(span_bytes(like)).saturating_mul(LINE_WORDS))
 }
 
 fn check_lengths(what: &'static str, got: u64, wanted: u64, at: At) -> Result<()> {
@@ -369,7 +369,7 @@ impl Core for SteppedCore {
     }
 
     #[track_caller]
-    fn put_packets<T: Element>(
+    fn put_packet<T: Element>(
         &self,
         packets: Shared<i64>,
         src: Region<T, impl CanRead>,
@@ -378,14 +378,14 @@ impl Core for SteppedCore {
         let at = self.attribution.site();
         async move {
             let payload = self.payload(at, src.span()).await?;
-            let dst = packet_lines(packets, src.span())?.span();
+            let dst = lines_for(packets, src.span())?.span();
             let data = payload.packed(epoch, span_bytes(dst) as u64);
             self.step(at, Instruction::Store { dst, data }).await.map(drop)
         }
     }
 
     #[track_caller]
-    fn get_packets<T: Element>(
+    fn get_packet<T: Element>(
         &self,
         dst: Region<T, impl CanWrite>,
         packets: Shared<i64>,

@@ -168,22 +168,21 @@ impl Session {
         }
     }
 
-    /// Sends `signal` to every process of the session. The first of them has the session's number.
-    fn signal(&self, signal: Signal) {
+    /// The processes of the session. The first of them has the session's number.
+    fn members(&self) -> impl Iterator<Item = Pid> + use<> {
         let session = self.child.id();
-        let Ok(processes) = fs::read_dir("/proc") else {
-            return;
-        };
-        for process in processes.flatten() {
-            let pid = process
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok())
-                .and_then(Pid::from_raw);
-            let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-            if let Some(pid) = pid.filter(|_| session_of(&stat) == Some(session)) {
-                let _ = kill_process(pid, signal);
-            }
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes.filter_map(move |process| {
+            let pid = Pid::from_raw(process.file_name().to_str()?.parse().ok()?)?;
+            let stat = fs::read_to_string(process.path().join("stat")).ok()?;
+            (session_of(&stat) == Some(session)).then_some(pid)
+        })
+    }
+
+    /// Sends `signal` to every process of the session.
+    fn signal(&self, signal: Signal) {
+        for pid in self.members() {
+            let _ = kill_process(pid, signal);
         }
     }
 }
@@ -197,6 +196,11 @@ impl Drop for Session {
         }
         self.signal(Signal::KILL);
         let _ = self.child.wait();
+        // What is killed is gone a moment later, and longer on a busy machine.
+        let deadline = Instant::now() + GRACE;
+        while self.members().next().is_some() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! | | staged | read from slots | steps | exact |
 //! |---|---|---|---|---|
-//! | [`packet()`] | `8/7 S` | `8/7 (n-1) S` | 1 | yes |
+//! | [`packet()`] | `S` | `(n-1) S` | 1 | yes |
 //! | [`one_phase()`] | `S` | `n S` | 1 | yes |
 //! | [`two_phase()`] | `S` | `2 S` | 2 | yes |
 //! | [`ring()`] | `S` | `2 S (n-1)/n` from one neighbour | `2 (n-1)` | no |
@@ -20,7 +20,7 @@ mod two_phase;
 pub use bidirectional_ring::bidirectional_ring;
 pub use one_phase::one_phase;
 pub use packet::packet;
-pub(crate) use packet::{one_chunk, packet_chunk};
+pub(crate) use packet::{most_bytes, packet_chunk};
 pub use ring::ring;
 pub use two_phase::two_phase;
 

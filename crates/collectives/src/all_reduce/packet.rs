@@ -1,16 +1,15 @@
 //! Packet all-reduce: everybody puts packets, everybody reduces everybody's. For small data.
 //!
-//! As one-phase, but payload and flag travel in one cache line, so there is one trip where one-phase has
-//! two. Costs an eighth more traffic, and a copy of every peer's payload.
+//! As one-phase, but what is staged carries its own flag: up to 56 bytes travel with it, in one trip where one-phase has
+//! two, and more needs no meeting beside.
 //!
-//! Traffic per rank, for `S` bytes on `n` ranks: `8/7 S` put, `8/7 (n-1) S` read; 1 step. Exact.
+//! Traffic per rank, for `S` bytes on `n` ranks: `S` put, `(n-1) S` read, and a line more each; 1 step. Exact.
 
 use crate::Team;
 use crate::arguments::same_length;
 use crate::chunk::chunks;
-use ringwork_isa::{
-    Core, Element, Error, In, Notify, Out, PACKET_WORDS, PAYLOAD_BYTES, ReduceOp, Result, Shared, Signal,
-};
+use crate::packets::{lines_each, no_packets};
+use ringwork_isa::{Core, Element, In, Notify, Out, ReduceOp, Result, Shared, Signal, packet_payload};
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; data and flags travel together.
 ///
@@ -32,13 +31,9 @@ pub async fn packet<C: Core, T: Element>(
     if x.is_empty() {
         return Ok(());
     }
-    let Some(packets) = team.packets() else {
-        return Err(Error::failed(
-            "this team has no packets; declare them, or use another algorithm",
-        ));
-    };
+    let packets = team.packets().ok_or_else(no_packets)?;
     let raised = team.meet().signals().at(0)?;
-    for chunk in chunks(x.len(), one_chunk::<T>(&packets)) {
+    for chunk in chunks(x.len(), most_bytes(&packets) / T::DTYPE.bytes()) {
         packet_chunk(
             core,
             &packets,
@@ -52,13 +47,12 @@ pub async fn packet<C: Core, T: Element>(
     Ok(())
 }
 
-/// Elements that are reduced at once.
-#[inline]
-pub(crate) fn one_chunk<T: Element>(packets: &Shared<i64>) -> usize {
-    packets.half(0).len() / PACKET_WORDS * PAYLOAD_BYTES / T::DTYPE.bytes()
+/// Bytes that are reduced at once.
+pub(crate) fn most_bytes(packets: &Shared<i64>) -> usize {
+    packet_payload(lines_each(packets))
 }
 
-/// [`packet`] of at most [`one_chunk`], and not of nothing, by the words that it takes: at this size every one is felt.
+/// [`packet`] of at most [`most_bytes`], and not of nothing, by the words that it takes: at this size every one is felt.
 #[inline]
 pub(crate) async fn packet_chunk<C: Core, T: Element>(
     core: &C,
@@ -72,7 +66,7 @@ pub(crate) async fn packet_chunk<C: Core, T: Element>(
     let raised = *raised;
     let epoch = core.recall(raised).await?.wrapping_add(1);
     let slot = packets.half(epoch);
-    core.put_packets(slot, x, epoch).await?;
+    core.put_packet(slot, x, epoch).await?;
     core.notify(raised, Notify::Set(epoch)).await?;
     core.reduce_packets(y, x, slot, raised, op, epoch).await
 }

@@ -230,15 +230,16 @@ mod tests {
         assert_eq!(window(1 << 20), Way::WindowPush);
         let many = chooser(&[], 16);
         for in_window in [false, true] {
-            assert_eq!(
-                many.choose(Operation::AllReduce, 2 << 10, in_window),
-                Way::OnePhase
-            );
+            let choose = |bytes| many.choose(Operation::AllReduce, bytes, in_window);
+            assert_eq!(choose(2 << 10), Way::Packet);
+            assert_eq!(choose(8 << 10), Way::OnePhase);
         }
         assert_eq!(many.choose(Operation::AllReduce, 16 << 10, false), Way::TwoPhase);
-        assert_eq!(two.choose(Operation::Broadcast, 1 << 20, true), Way::Staged);
-        assert_eq!(two.choose(Operation::Broadcast, 4 << 20, true), Way::WindowPull);
-        assert_eq!(two.choose(Operation::Broadcast, 4 << 20, false), Way::Staged);
+        // The two have a core each, the many share them.
+        assert_eq!(two.choose(Operation::Broadcast, 1 << 20, true), Way::WindowPull);
+        assert_eq!(two.choose(Operation::Broadcast, 1 << 20, false), Way::Staged);
+        assert_eq!(many.choose(Operation::Broadcast, 1 << 20, true), Way::Staged);
+        assert_eq!(many.choose(Operation::Broadcast, 4 << 20, true), Way::WindowPull);
         assert_eq!(two.choose(Operation::AllToAll, 1 << 10, true), Way::Packet);
         assert_eq!(two.choose(Operation::AllToAll, 8 << 10, true), Way::WindowPull);
     }

@@ -2,7 +2,10 @@
 
 use super::error::Result;
 use crate::{Post, Team};
-use ringwork_isa::{Barrier, Element, Rank, Region, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span};
+use ringwork_isa::{
+    Barrier, Element, LINE_BYTES, Rank, Region, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span,
+    packet_lines,
+};
 use ringwork_native::memory::PAGE_BYTES;
 use ringwork_native::segment::Layout;
 
@@ -13,8 +16,10 @@ const STEPS: u32 = 1;
 const CALLS: u32 = 3;
 const COUNTERS: u32 = 4;
 
-/// Bytes of packets, both halves: 146 packets each, 8 KiB of payload.
-const PACKET_AREA_BYTES: u64 = 2 * 146 * 64;
+/// The least and the most bytes of payload in a packet, and in all of a rank's packets.
+const LEAST_PACKET_BYTES: usize = 1 << 10;
+const MOST_PACKET_BYTES: usize = 4 << 10;
+const PACKETS_BYTES: usize = 32 << 10;
 /// The least and the most bytes of scratch, both halves, and for all ranks together: where there are few, what is staged
 /// falls out of their second-level caches before it is written again.
 const LEAST_SCRATCH_BYTES: u64 = 2 << 20;
@@ -30,9 +35,21 @@ fn scratch_bytes(ranks: u32) -> u64 {
     share.clamp(LEAST_SCRATCH_BYTES, MOST_SCRATCH_BYTES)
 }
 
+/// Bytes of each rank's packets, one to every rank, in both halves.
+fn packet_area_bytes(ranks: u32) -> u64 {
+    let ranks = ranks.max(1) as usize;
+    let payload = (PACKETS_BYTES / ranks.next_power_of_two()).clamp(LEAST_PACKET_BYTES, MOST_PACKET_BYTES);
+    (2 * ranks * packet_lines(payload) * LINE_BYTES) as u64
+}
+
+/// Where the scratch begins.
+fn scratch_at(ranks: u32) -> u64 {
+    packet_area_bytes(ranks).next_multiple_of(128)
+}
+
 /// Where the labels begin.
 fn labels_at(ranks: u32) -> u64 {
-    SCRATCH + scratch_bytes(ranks)
+    scratch_at(ranks) + scratch_bytes(ranks)
 }
 
 /// Bytes of the slot for one rank, among `ranks`.
@@ -43,8 +60,6 @@ fn slot_bytes(ranks: u32) -> u64 {
 fn label_bytes(ranks: u32) -> u64 {
     (Post::<u8>::label_words(ranks) as u64 * 8).next_multiple_of(128)
 }
-
-const SCRATCH: u64 = PACKET_AREA_BYTES.next_multiple_of(128);
 
 /// The segment of a communicator of `ranks` members.
 pub(super) fn plan(segment: Segment, ranks: u32) -> Result<Layout> {
@@ -115,7 +130,7 @@ impl Place {
     /// The room for packets.
     #[inline]
     pub(super) fn packets(&self) -> Shared<i64> {
-        self.region(0, PACKET_AREA_BYTES / 8)
+        self.region(0, packet_area_bytes(self.layout.ranks) / 8)
     }
 
     /// The team of all ranks, for elements of type `T`.
@@ -123,7 +138,7 @@ impl Place {
     pub(super) fn team<T: Element>(&self) -> Team<T> {
         let packets = self.packets();
         let scratch = self.region::<T>(
-            SCRATCH,
+            scratch_at(self.layout.ranks),
             scratch_bytes(self.layout.ranks) / T::DTYPE.bytes() as u64,
         );
         Team::of(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS), packets)

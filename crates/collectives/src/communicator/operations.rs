@@ -6,7 +6,7 @@ use super::error::Result;
 use super::lending::{between, copy, in_place, with_input, with_output};
 use super::station::Station;
 use super::table::algorithm;
-use crate::all_reduce::{one_chunk, packet, packet_chunk};
+use crate::all_reduce::{packet, packet_chunk};
 use crate::window::{self, Spread};
 use crate::{Algorithm, Team, packets};
 use ringwork_isa::{Element, Fingerprint, In, Operation, Out, Rank, ReduceOp, Result as CoreResult, Way};
@@ -33,7 +33,7 @@ impl Station {
                 // By its own name: at this size the choice among all would cost as much as the work.
                 (data, Some(Algorithm::Packet)) => in_place(core, data, |data| {
                     let (x, y) = (data.into(), data.into());
-                    if self.size() > 1 && data.len() <= one_chunk::<T>(&self.packets) {
+                    if self.size() > 1 && data.len() * T::DTYPE.bytes() <= self.packet_bytes {
                         return core.run(packet_chunk(core, &self.packets, &self.raised, x, y, op));
                     }
                     core.run(packet(core, team(), x, y, op))

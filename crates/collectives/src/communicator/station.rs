@@ -4,6 +4,7 @@
 use super::choose::Chooser;
 use super::error::{Error, Result};
 use super::layout::Place;
+use crate::all_reduce::most_bytes;
 use ringwork_isa::{
     Device, Dtype, Element, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank,
     Result as CoreResult, Shared, Signal,
@@ -22,8 +23,9 @@ pub(super) struct Station {
     pub(super) home: Arc<Attached>,
     pub(super) place: Place,
     pub(super) chooser: Chooser,
-    /// The room for packets, and what is raised when there are some: for the calls that are over before these are looked up.
+    /// The room for packets, how much one of them carries, and what is raised when there are some: for the calls that are over before these are looked up.
     pub(super) packets: Shared<i64>,
+    pub(super) packet_bytes: usize,
     pub(super) raised: Signal,
     /// The number of the next collective call.
     sequence: Cell<u32>,
@@ -49,6 +51,7 @@ impl Station {
             place,
             chooser,
             packets: place.packets(),
+            packet_bytes: most_bytes(&place.packets()),
             raised: place.meet().signals().at(0)?,
             sequence: Cell::new(0),
             timeout,

@@ -94,49 +94,81 @@ pub struct Table {
 const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_ROWS: usize = 4096;
 
+/// What a row of the built-in table is for.
+#[derive(Clone, Copy)]
+struct Seats {
+    ranks: Option<u64>,
+    per_core: Option<u64>,
+}
+
+impl Seats {
+    const ANY: Seats = Seats {
+        ranks: None,
+        per_core: None,
+    };
+    const A_CORE_EACH: Seats = Seats {
+        ranks: None,
+        per_core: Some(1),
+    };
+
+    fn ranks(most: u64) -> Seats {
+        Seats {
+            ranks: Some(most),
+            ..Seats::ANY
+        }
+    }
+}
+
 impl Default for Table {
     /// What was measured on two cores; see `docs/performance.md`.
     fn default() -> Table {
         let mut rows = Vec::new();
-        let mut row = |operation, ranks: Option<u64>, bytes: Option<u64>, way| {
+        let mut row = |operation, seats: Seats, bytes: Option<u64>, way| {
             rows.push(Row {
                 operation,
-                ranks,
-                ranks_per_core: None,
+                ranks: seats.ranks,
+                ranks_per_core: seats.per_core,
                 bytes,
                 way,
             });
         };
-        // In packets and in one phase everybody reads everything: with more ranks the reading is what costs.
-        for (ranks, bytes) in [(4, 512), (8, 256), (16, 128), (64, 32)] {
-            row(Operation::AllReduce, Some(ranks), Some(bytes), Way::Packet);
+        // In packets and in one phase everybody reads everything: with more ranks the reading is what costs. Pushing in the
+        // window meets twice where these meet once; with a core for each rank that is soon worth it.
+        row(Operation::AllReduce, Seats::ranks(2), Some(1 << 10), Way::Packet);
+        row(Operation::AllReduce, Seats::ranks(2), None, Way::WindowPush);
+        for (ranks, bytes) in [(4, 4 << 10), (16, 2 << 10), (64, 256)] {
+            row(
+                Operation::AllReduce,
+                Seats::ranks(ranks),
+                Some(bytes),
+                Way::Packet,
+            );
         }
-        // Measured with 2 ranks from 2 KiB to 256 KiB, near (16 KiB: far): pushing beats pulling 1.6 to 6 times in
-        // place and 1.3 to 2.3 times on fresh data. At 1 KiB it takes as long as packets, near, and less, far.
-        row(Operation::AllReduce, Some(2), None, Way::WindowPush);
-        row(Operation::AllReduce, Some(4), Some(1 << 10), Way::Packet);
-        // Measured with 4, 8 and 16 ranks on two cores: they meet once where pushing meets twice.
-        for (ranks, bytes) in [(16, 8 << 10), (64, 256)] {
-            row(Operation::AllReduce, Some(ranks), Some(bytes), Way::OnePhase);
-        }
-        row(Operation::AllReduce, None, None, Way::WindowPush);
-        row(Operation::AllReduce, None, None, Way::TwoPhase);
+        row(
+            Operation::AllReduce,
+            Seats::ranks(16),
+            Some(8 << 10),
+            Way::OnePhase,
+        );
+        row(Operation::AllReduce, Seats::ANY, None, Way::WindowPush);
+        row(Operation::AllReduce, Seats::ANY, None, Way::TwoPhase);
         for operation in [
             Operation::AllGather,
             Operation::ReduceScatter,
             Operation::Broadcast,
             Operation::AllToAll,
         ] {
-            row(operation, None, Some(1 << 10), Way::Packet);
-            // The root's data is rewritten before the next broadcast: pulling it from where others hold it costs more.
-            let staged = if operation == Operation::Broadcast {
-                1 << 20
+            row(operation, Seats::ANY, Some(2 << 10), Way::Packet);
+            row(operation, Seats::A_CORE_EACH, None, Way::WindowPull);
+            // Who shares a core pays most for meeting, and staging needs it less.
+            if operation == Operation::Broadcast {
+                row(operation, Seats::ANY, Some(4 << 10), Way::Packet);
+                row(operation, Seats::ANY, Some(1 << 20), Way::Staged);
             } else {
-                4 << 10
-            };
-            row(operation, None, Some(staged), Way::Staged);
-            row(operation, None, None, Way::WindowPull);
-            row(operation, None, None, Way::Staged);
+                row(operation, Seats::ANY, Some(16 << 10), Way::Packet);
+            }
+            row(operation, Seats::ANY, None, Way::WindowPull);
+            row(operation, Seats::ANY, None, Way::Staged);
         }
         Table { rows }
     }

@@ -1,9 +1,11 @@
-//! Broadcast in a window: everybody pulls the root's data into the same place of its own.
+//! Broadcast in a window: the root pushes a part of its data to everybody, and everybody pulls the rest meanwhile.
 //!
-//! Traffic, for `S` bytes: every rank but the root pulls `S`; 2 meetings.
+//! Each byte is copied once to each rank, as when all is pulled, but nobody is idle.
+//!
+//! Traffic, for `S` bytes on `n` ranks: the root pushes `S/n` to each other, and each of those pulls `S (n-1)/n`; 2 meetings.
 
 use crate::arguments::{member, same_domain};
-use ringwork_isa::{Barrier, Core, Element, Rank, Result, Shared};
+use ringwork_isa::{Barrier, Core, Element, Rank, Result, Shared, part_range};
 
 /// `data` becomes what it is on `root`, on every rank.
 ///
@@ -20,9 +22,23 @@ pub async fn broadcast<C: Core, T: Element>(
     if data.is_empty() || meet.ranks() == 1 {
         return Ok(());
     }
+    let (me, ranks) = (data.me(), data.ranks());
+    // Of this part the root is the only reader and the only writer, everywhere, until we meet; of the others, each rank is
+    // of its own (WIN-3).
+    let pushed = part_range(data.len(), ranks as usize, root.0 as usize);
     meet.arrive_and_wait(core).await?;
-    if data.me() != root {
-        core.copy(data, data.on(root)?).await?;
+    if me == root {
+        let part = data.slice(pushed)?;
+        for step in 1..ranks {
+            core.copy(part.on(Rank((me.0 + step) % ranks))?, part).await?;
+        }
+    } else {
+        for rest in [0..pushed.start, pushed.end..data.len()] {
+            let rest = data.slice(rest)?;
+            if !rest.is_empty() {
+                core.copy(rest, rest.on(root)?).await?;
+            }
+        }
     }
     meet.arrive_and_wait(core).await
 }

@@ -6,8 +6,8 @@ use super::schedule::Schedule;
 use ringwork_collectives::{Post, Team};
 use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{
-    Barrier, Dtype, Element, PACKET_WORDS, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared,
-    Signals, Span,
+    Barrier, Dtype, Element, LINE_WORDS, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals,
+    Span,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,9 +23,9 @@ fn cells(ranks: u32) -> u32 {
     3 + 2 * ranks
 }
 
-/// Room for two packets to each rank, in both halves.
+/// Room for a packet of twelve lines to each rank, in both halves: 448 bytes.
 fn packet_words(ranks: u32) -> u64 {
-    2 * 2 * u64::from(ranks) * PACKET_WORDS as u64
+    2 * 12 * u64::from(ranks) * LINE_WORDS as u64
 }
 
 #[derive(Debug)]

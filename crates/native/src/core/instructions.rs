@@ -84,18 +84,18 @@ impl Core for NativeCore {
 
     #[track_caller]
     #[inline(always)]
-    fn put_packets<T: Element>(
+    fn put_packet<T: Element>(
         &self,
         packets: Shared<i64>,
         src: Region<T, impl CanRead>,
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.put_packets_now(&packets, &src.span(), epoch, at))
+        ready(self.put_packet_now(&packets, &src.span(), epoch, at))
     }
 
     #[track_caller]
-    fn get_packets<T: Element>(
+    fn get_packet<T: Element>(
         &self,
         dst: Region<T, impl CanWrite>,
         packets: Shared<i64>,
@@ -103,7 +103,7 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.get_packets_now(&dst.span(), &packets, &raised, epoch, at))
+        ready(self.get_packet_now(&dst.span(), &packets, &raised, epoch, at))
     }
 
     #[track_caller]

@@ -64,7 +64,7 @@ pub struct NativeCore {
     call: CallUnderWay,
     /// Where every rank says which call it is in.
     calls: Option<Calls>,
-    /// Room for packets that were taken, kept from call to call.
+    /// Room for what was taken out of packets, kept from call to call.
     taken: std::cell::RefCell<Vec<u64>>,
 }
 

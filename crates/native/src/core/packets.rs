@@ -1,52 +1,56 @@
-//! Packets on this host: a cache line that carries its own flag.
+//! Packets on this host: cache lines with flags, and a payload in them or after them.
 //!
-//! The writer fills a line's payload and then its trailer; the reader watches the trailer and has the payload
-//! in the same line. Between cores that is one transfer instead of two.
+//! The writer stores the payload and then its flag; the reader watches the flag. What is in the flag's own line comes with
+//! it: between cores that is one transfer instead of two.
 //!
 //! # Invariants
-//! - **PACK-1 (payload first).** A trailer is stored, with release, after its payload, and loaded, with acquire,
+//! - **PACK-1 (payload first).** A flag is stored, with release, after all of its payload, and loaded, with acquire,
 //!   before it.
-//! - **PACK-2 (whose).** The trailer's high half tells calls apart, so that ranks that disagree about a call
-//!   find out from the first packet.
+//! - **PACK-2 (whose).** The flag's high half tells calls apart, so that ranks that disagree about a call find out
+//!   from the first flag.
 //! - **PACK-3 (when).** The low half is the epoch, moved by the number of times that the domain was reset: epochs
 //!   begin again then, and packets of old ones are still there.
+//! - **PACK-4 (flags only).** Where a flag is looked for, there is never payload that could be taken for one.
 
-use super::lent::{Source, must_be_copied};
+use super::lent::{self, Source, must_be_copied};
 use super::moves::{Pointers, check_length, check_overlap, span_bytes};
 use super::{At, NativeCore, not_mapped};
 use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
 use ringwork_isa::{
-    Compare, Element, Error, ErrorKind, MAX_RANKS, PACKET_BYTES, PACKET_WORDS, PAYLOAD_BYTES, Rank, ReduceOp,
-    Result, Segment, Shared, Signal, Span, packets_for,
+    Compare, Element, Error, ErrorKind, FLAGGED_BYTES, FLAGGED_LINES, LINE_BYTES, LINE_WORDS, MAX_RANKS,
+    Rank, ReduceOp, Result, Shared, Signal, Span, is_flagged, packet_lines,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Looks at a trailer between two looks at the clock and the exits.
+/// Looks at a flag between two looks at the clock and the exits.
 const LOOKS: u32 = 64;
+
+/// Words that hold the payload of any flagged packet.
+const TAKEN_WORDS: usize = FLAGGED_LINES * FLAGGED_BYTES / 8;
 
 /// What is common to the packets of one call.
 #[derive(Clone, Copy)]
 struct Flag(u64);
 
-/// A line of packets: eight words, reached only as atomics.
+/// A line with a flag: eight words.
 #[derive(Clone, Copy)]
 struct Line(*mut u8);
 
 impl Line {
     #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
-        debug_assert!(index < PACKET_WORDS);
-        // SAFETY: `Lines::at` made this of a resolved, aligned packet, which lives as long as its core; the
-        // index is inside it; it is only ever accessed as atomics.
+        debug_assert!(index < LINE_WORDS);
+        // SAFETY: `Packet::line` made this of a resolved, aligned packet, which lives as long as its core; the
+        // index is inside it; the flag is only ever accessed as an atomic.
         unsafe { AtomicU64::from_ptr(self.0.add(index * 8).cast()) }
     }
 
     #[inline]
-    fn trailer(&self) -> &AtomicU64 {
-        self.word(PACKET_WORDS - 1)
+    fn flag(&self) -> &AtomicU64 {
+        self.word(LINE_WORDS - 1)
     }
 
     /// Writes the payload, from registers: through memory, a word that was just put together of bytes must wait until
@@ -56,8 +60,8 @@ impl Line {
     /// `from` is valid for reading `len` bytes, at most a payload.
     #[inline]
     unsafe fn fill(&self, from: *const u8, len: usize) {
-        if len == PAYLOAD_BYTES {
-            // SAFETY: a payload each, by the caller and by `Lines::at`.
+        if len == FLAGGED_BYTES {
+            // SAFETY: a payload each, by the caller and by `Packet::line`.
             return unsafe { copy_payload(self.0, from) };
         }
         let whole = len / 8;
@@ -79,8 +83,8 @@ impl Line {
     /// `to` is valid for writing `len` bytes, at most a payload.
     #[inline]
     unsafe fn drain(&self, to: *mut u8, len: usize) {
-        if len == PAYLOAD_BYTES {
-            // SAFETY: a payload each, by the caller and by `Lines::at`.
+        if len == FLAGGED_BYTES {
+            // SAFETY: a payload each, by the caller and by `Packet::line`.
             return unsafe { copy_payload(to, self.0) };
         }
         for word in 0..len / 8 {
@@ -134,7 +138,7 @@ unsafe fn short_word(from: *const u8, len: usize) -> u64 {
 #[inline(always)]
 unsafe fn copy_payload(to: *mut u8, from: *const u8) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
-    const { assert!(PAYLOAD_BYTES == 3 * 16 + 8) };
+    const { assert!(FLAGGED_BYTES == 3 * 16 + 8) };
     // SAFETY: 3 * 16 + 8 bytes of each, of any alignment; the caller's promise.
     unsafe {
         let parts = [0, 16, 32].map(|at| _mm_loadu_si128(from.add(at).cast::<__m128i>()));
@@ -150,123 +154,114 @@ unsafe fn copy_payload(to: *mut u8, from: *const u8) {
 #[inline(always)]
 unsafe fn copy_payload(to: *mut u8, from: *const u8) {
     // SAFETY: the caller's promise, unchanged.
-    unsafe { arith::copy(to, from, PAYLOAD_BYTES) }
+    unsafe { arith::copy(to, from, FLAGGED_BYTES) }
 }
 
-/// The packets of one rank for one piece of data.
+/// The packet of one rank.
 #[derive(Clone, Copy)]
-struct Lines {
-    first: *mut u8,
-    count: usize,
-}
+struct Packet(*mut u8);
 
-impl Lines {
+impl Packet {
+    /// A line with a flag, of those that the packet was resolved with.
     #[inline]
-    fn at(self, index: usize) -> Line {
-        debug_assert!(index < self.count);
-        // SAFETY: the span of `count` lines was resolved when this was made.
-        Line(unsafe { self.first.add(index * PACKET_BYTES) })
+    fn line(self, index: usize) -> Line {
+        debug_assert!(index < FLAGGED_LINES);
+        // SAFETY: the caller's index is inside what was resolved.
+        Line(unsafe { self.0.add(index * LINE_BYTES) })
+    }
+
+    /// Where a payload lies that only the first line has a flag for.
+    #[inline]
+    fn rest(self) -> *mut u8 {
+        // SAFETY: a packet that is not flagged was resolved with lines after these.
+        unsafe { self.0.add(FLAGGED_LINES * LINE_BYTES) }
+    }
+
+    /// Writes the payload and raises the flags. Asking for the lines ahead of the stores (`prefetchw`) makes this slower on
+    /// every size: the reader fetches back what was claimed and not written yet.
+    ///
+    /// # Safety
+    /// `from` is valid for reading `bytes` bytes, with which this packet was resolved; if it `must_be_copied`, it may come
+    /// from a `&`.
+    #[inline(always)]
+    unsafe fn put(self, from: *const u8, bytes: usize, must_be_copied: bool, flag: Flag) {
+        if is_flagged(bytes) {
+            for (index, len) in pieces(bytes) {
+                let line = self.line(index);
+                // SAFETY: `len` bytes there are inside what the caller vouches for.
+                unsafe { line.fill(from.add(index * FLAGGED_BYTES), len) };
+                // SYNC: pairs with the load in `await_line` (PACK-1).
+                line.flag().store(flag.0, Ordering::Release);
+            }
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { lent::copy(self.rest(), must_be_copied, from, bytes) };
+            // SYNC: as above.
+            self.line(0).flag().store(flag.0, Ordering::Release);
+        }
     }
 }
 
-/// Everybody's packets for one piece of data: rank 0's, and every other's `stride` bytes further on.
-#[derive(Clone, Copy)]
+/// The lines of a flagged packet, and the bytes of payload in each.
+#[inline(always)]
+fn pieces(bytes: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..packet_lines(bytes)).map(move |index| (index, (bytes - index * FLAGGED_BYTES).min(FLAGGED_BYTES)))
+}
+
+/// Everybody's packets, resolved: rank 0's, and every other's `stride` bytes further on.
 struct Everybody {
-    first: Lines,
+    first: *mut u8,
     stride: usize,
+    me: Rank,
     ranks: u32,
+    flag: Flag,
 }
 
 impl Everybody {
-    #[inline]
-    fn of(self, rank: Rank) -> Lines {
+    #[inline(always)]
+    fn packet_of(&self, rank: Rank) -> Packet {
         debug_assert!(rank.0 < self.ranks);
-        // SAFETY: every rank's lines were resolved, in one mapping, when this was made.
-        let first = unsafe { self.first.first.add(rank.0 as usize * self.stride) };
-        Lines { first, ..self.first }
+        // SAFETY: every rank's packet was resolved, in one mapping, when this was made.
+        Packet(unsafe { self.first.add(rank.0 as usize * self.stride) })
     }
 }
 
-/// Fills lines with a payload and raises their flags. Asking for the lines ahead of the stores (`prefetchw`) makes this
-/// slower on every size: the reader fetches back what was claimed and not written yet.
-///
-/// # Safety
-/// `from` is valid for reading `bytes` bytes, which are as many as `lines` hold.
+/// The lines that a packet of `bytes` takes.
 #[inline(always)]
-unsafe fn put(lines: Lines, from: *const u8, bytes: usize, flag: Flag) {
-    for index in 0..lines.count {
-        let done = index * PAYLOAD_BYTES;
-        let (line, len) = (lines.at(index), (bytes - done).min(PAYLOAD_BYTES));
-        // SAFETY: `len` bytes at `done` are inside what the caller vouches for.
-        unsafe { line.fill(from.add(done), len) };
-        // SYNC: pairs with the load in `await_line` (PACK-1).
-        line.trailer().store(flag.0, Ordering::Release);
-    }
-}
-
-/// The packets that `bytes` bytes take, and their number.
-#[inline(always)]
-fn room_for(packets: &Shared<i64>, bytes: usize) -> Result<(Span, usize)> {
-    let count = packets_for(bytes);
-    Ok((packets.slice(0..count * PACKET_WORDS)?.span(), count))
-}
-
-/// Words that hold `bytes` bytes.
-fn words(bytes: usize) -> usize {
-    bytes.div_ceil(8)
+fn room_for(packets: &Shared<i64>, bytes: usize) -> Result<Span> {
+    Ok(packets.slice(0..packet_lines(bytes) * LINE_WORDS)?.span())
 }
 
 impl NativeCore {
     #[inline(always)]
-    fn flag(&self, domain: Segment, epoch: i32) -> Flag {
-        let generation = self.segment(domain).map_or(0, Attached::generation);
+    fn flag(&self, domain: Option<&Attached>, epoch: i32) -> Flag {
+        let generation = domain.map_or(0, Attached::generation);
         let when = u64::from(epoch.cast_unsigned()).wrapping_add(generation.wrapping_mul(0x9e37_79b9));
         Flag(self.call.tag() & !u64::from(u32::MAX) | when & u64::from(u32::MAX))
     }
 
     #[inline(always)]
-    fn lines(&self, packets: &Shared<i64>, bytes: usize, writing: bool, at: At) -> Result<Lines> {
-        let (span, count) = room_for(packets, bytes)?;
-        Ok(Lines {
-            first: self.resolve(&span, writing, at)?,
-            count,
-        })
+    fn packet(&self, packets: &Shared<i64>, bytes: usize, writing: bool, at: At) -> Result<Packet> {
+        let span = room_for(packets, bytes)?;
+        Ok(Packet(self.resolve(&span, writing, at)?))
     }
 
     #[inline(always)]
-    fn everybody(&self, packets: &Shared<i64>, bytes: usize, at: At) -> Result<Everybody> {
-        let (span, count) = room_for(packets, bytes)?;
-        let found = self.segment(span.segment);
-        let first = found.and_then(|segment| segment.resolve_on_all(&span));
-        Ok(Everybody {
-            first: Lines {
-                first: first.ok_or_else(|| not_mapped(span.segment, span.byte_range(), at))?,
-                count,
-            },
-            stride: usize::try_from(span.stride).unwrap_or(0),
-            ranks: span.ranks,
-        })
-    }
-
-    #[inline(always)]
-    pub(super) fn put_packets_now(
-        &self,
-        packets: &Shared<i64>,
-        src: &Span,
-        epoch: i32,
-        at: At,
-    ) -> Result<()> {
+    pub(super) fn put_packet_now(&self, packets: &Shared<i64>, src: &Span, epoch: i32, at: At) -> Result<()> {
         let bytes = span_bytes(src);
+        if bytes == 0 {
+            return Ok(());
+        }
         let from = self.resolve(src, false, at)?;
-        let lines = self.lines(packets, bytes, true, at)?;
-        let flag = self.flag(packets.span().segment, epoch);
-        // SAFETY: the source was resolved to `bytes` bytes, which are as many as `lines` hold.
-        unsafe { put(lines, from, bytes, flag) };
+        let packet = self.packet(packets, bytes, true, at)?;
+        let flag = self.flag(self.segment(packets.span().segment), epoch);
+        // SAFETY: the source was resolved to `bytes` bytes, for which the packet was resolved.
+        unsafe { packet.put(from, bytes, must_be_copied(src), flag) };
         Ok(())
     }
 
     #[inline(always)]
-    pub(super) fn get_packets_now(
+    pub(super) fn get_packet_now(
         &self,
         dst: &Span,
         packets: &Shared<i64>,
@@ -274,14 +269,52 @@ impl NativeCore {
         epoch: i32,
         at: At,
     ) -> Result<()> {
+        let bytes = span_bytes(dst);
+        if bytes == 0 {
+            return Ok(());
+        }
         let to = self.resolve(dst, true, at)?;
-        let lines = self.lines(packets, span_bytes(dst), false, at)?;
-        let flag = self.flag(raised.segment(), epoch);
-        // SAFETY: `to` was resolved for writing the bytes of `dst`.
-        unsafe { self.take(to, span_bytes(dst), lines, flag, raised, epoch, at) }
+        let packet = self.packet(packets, bytes, false, at)?;
+        let flag = self.flag(self.segment(raised.segment()), epoch);
+        let whose = (raised, raised.rank());
+        if is_flagged(bytes) {
+            // SAFETY: `to` was resolved for writing `bytes` bytes.
+            return unsafe { self.take(to, bytes, packet, flag, whose, epoch, at) };
+        }
+        check_overlap(to, packet.rest(), bytes, 0, at)?;
+        self.await_line(packet.line(0), flag, whose, epoch, at)?;
+        // SAFETY: both were resolved for `bytes` bytes, and do not overlap.
+        unsafe { arith::copy(to, packet.rest(), bytes) };
+        Ok(())
     }
 
-    /// Reduces everybody's packets, and my part in its place among them.
+    /// Finds everybody's packets of `bytes`.
+    #[inline(always)]
+    fn everybody(
+        &self,
+        packets: &Shared<i64>,
+        raised: &Signal,
+        bytes: usize,
+        epoch: i32,
+        at: At,
+    ) -> Result<Everybody> {
+        let (me, ranks) = (packets.me(), packets.ranks());
+        if ranks == 0 || ranks > MAX_RANKS || (raised.rank(), raised.ranks()) != (me, ranks) {
+            return Err(not_of_one_domain(packets, raised));
+        }
+        let span = room_for(packets, bytes)?;
+        let segment = self.segment(span.segment);
+        let first = segment.and_then(|segment| segment.resolve_on_all(&span));
+        Ok(Everybody {
+            first: first.ok_or_else(|| not_mapped(span.segment, span.byte_range(), at))?,
+            stride: usize::try_from(span.stride).unwrap_or(0),
+            me,
+            ranks,
+            flag: self.flag(segment, epoch),
+        })
+    }
+
+    /// Waits for everybody's packets and reduces them, and my part in its place among them.
     #[inline(always)]
     pub(super) fn reduce_packets_now<T: Element>(
         &self,
@@ -293,65 +326,50 @@ impl NativeCore {
         at: At,
     ) -> Result<()> {
         check_length("my part", mine.len, dst.len, at)?;
-        let (bytes, me, ranks) = (span_bytes(dst), packets.me(), packets.ranks());
-        if ranks == 0 || ranks > MAX_RANKS || (raised.rank(), raised.ranks()) != (me, ranks) {
-            return Err(Error::failed(format!(
-                "packets of rank {me} of {ranks} and a signal of rank {} of {}; they must be of one domain of at most \
-                 {MAX_RANKS}, and mine",
-                raised.rank(),
-                raised.ranks(),
-            )));
-        }
-        let everybody = self.everybody(packets, bytes, at)?;
-        let flag = self.flag(packets.span().segment, epoch);
+        let bytes = span_bytes(dst);
+        let found = self.everybody(packets, raised, bytes, epoch, at)?;
         let (to, from) = (self.resolve(dst, true, at)?, self.resolve(mine, false, at)?);
-        check_overlap(to, from, bytes, me.0 as usize, at)?;
+        check_overlap(to, from, bytes, found.me.0 as usize, at)?;
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: it was resolved to `bytes` bytes.
         let (from, _kept) = unsafe { Source::copied_if(must_be_copied(mine), from, bytes) };
         let mut room = Pointers::default();
-        let sources = room.of(ranks as usize);
-        let (count, each) = (bytes / size_of::<T>(), words(bytes));
-        // Of a single line nothing is kept: it is reduced where it lies, and stays until the epoch after next.
-        let single = everybody.first.count <= 1;
+        let sources = room.of(found.ranks as usize);
         let mut taken = self.taken.borrow_mut();
-        if !single && taken.len() < each * ranks as usize {
-            taken.resize(each * ranks as usize, 0);
-        }
-        for rank in (0..ranks).map(Rank) {
-            let index = rank.0 as usize;
-            sources[index] = if rank == me {
+        for rank in (0..found.ranks).map(Rank) {
+            let packet = found.packet_of(rank);
+            let whose = (raised, rank);
+            sources[rank.0 as usize] = if rank == found.me {
                 from
-            } else if single {
-                let line = everybody.of(rank).at(0);
-                self.await_line(line, flag, (raised, rank), epoch, at)?;
-                line.0.cast_const()
+            } else if bytes <= FLAGGED_BYTES || !is_flagged(bytes) {
+                // In one piece: reduced where it lies, where it stays until the epoch after next.
+                self.await_line(packet.line(0), found.flag, whose, epoch, at)?;
+                let payload = if is_flagged(bytes) {
+                    packet.0
+                } else {
+                    packet.rest()
+                };
+                payload.cast_const()
             } else {
-                let room = taken[index * each..][..each].as_mut_ptr().cast::<u8>();
-                // SAFETY: `room` is private and holds `bytes` bytes.
-                unsafe {
-                    self.take(
-                        room,
-                        bytes,
-                        everybody.of(rank),
-                        flag,
-                        &raised.on(rank)?,
-                        epoch,
-                        at,
-                    )
-                }?;
+                let place = rank.0 as usize * TAKEN_WORDS;
+                if taken.len() < place + TAKEN_WORDS {
+                    taken.resize(found.ranks as usize * TAKEN_WORDS, 0);
+                }
+                let room = taken[place..][..TAKEN_WORDS].as_mut_ptr().cast::<u8>();
+                // SAFETY: `room` is private and holds what a flagged packet carries.
+                unsafe { self.take(room, bytes, packet, found.flag, whose, epoch, at) }?;
                 room.cast_const()
             };
         }
-        // SAFETY: the sources are private, or a line of packets, or my part, which is `to` or does not overlap
-        // it; all were resolved or made for `count` elements of T.
-        unsafe { arith::reduce(T::DTYPE, op, to, sources, count) };
+        // SAFETY: the sources are private, or packets or my part, which do not overlap `to` or are it; all were resolved or
+        // made for `bytes` bytes.
+        unsafe { arith::reduce(T::DTYPE, op, to, sources, bytes / size_of::<T>()) };
         Ok(())
     }
 
-    /// Waits for packets and copies their payload to `to`.
+    /// Waits for a flagged packet and copies its payload to `to`.
     ///
     /// # Safety
     /// `to` is valid for writing `bytes` bytes.
@@ -363,19 +381,17 @@ impl NativeCore {
         &self,
         to: *mut u8,
         bytes: usize,
-        lines: Lines,
+        packet: Packet,
         flag: Flag,
-        raised: &Signal,
+        whose: (&Signal, Rank),
         epoch: i32,
         at: At,
     ) -> Result<()> {
-        for index in 0..lines.count {
-            let line = lines.at(index);
-            self.await_line(line, flag, (raised, raised.rank()), epoch, at)?;
-            let done = index * PAYLOAD_BYTES;
-            let len = (bytes - done).min(PAYLOAD_BYTES);
-            // SAFETY: `len` bytes at `done` lie inside what the caller vouches for.
-            unsafe { line.drain(to.add(done), len) };
+        for (index, len) in pieces(bytes) {
+            let line = packet.line(index);
+            self.await_line(line, flag, whose, epoch, at)?;
+            // SAFETY: `len` bytes there lie inside what the caller vouches for.
+            unsafe { line.drain(to.add(index * FLAGGED_BYTES), len) };
         }
         Ok(())
     }
@@ -383,8 +399,8 @@ impl NativeCore {
     #[inline]
     fn await_line(&self, line: Line, flag: Flag, whose: (&Signal, Rank), epoch: i32, at: At) -> Result<()> {
         for _ in 0..self.eager_looks {
-            // SYNC: pairs with the store in `put_packets_now` (PACK-1).
-            if line.trailer().load(Ordering::Acquire) == flag.0 {
+            // SYNC: pairs with the stores in `put` (PACK-1).
+            if line.flag().load(Ordering::Acquire) == flag.0 {
                 return Ok(());
             }
             std::hint::spin_loop();
@@ -403,7 +419,7 @@ impl NativeCore {
         {
             for _ in 0..LOOKS {
                 // SYNC: as in `await_line`.
-                let seen = line.trailer().load(Ordering::Acquire);
+                let seen = line.flag().load(Ordering::Acquire);
                 if seen == flag.0 {
                     return Ok(());
                 }
@@ -415,11 +431,23 @@ impl NativeCore {
         }
         // Its signal follows its packets: what sleeps on the one finds the other.
         self.wait_now(awaited, Compare::Ge, epoch, at)?;
-        match line.trailer().load(Ordering::Acquire) {
+        match line.flag().load(Ordering::Acquire) {
             seen if seen == flag.0 => Ok(()),
             _ => Err(self.mismatch(raised.rank()).unwrap_or_else(|| stray(raised, at))),
         }
     }
+}
+
+#[cold]
+fn not_of_one_domain(packets: &Shared<i64>, raised: &Signal) -> Error {
+    Error::failed(format!(
+        "packets of rank {} of {} and a signal of rank {} of {}; they must be of one domain of at most {MAX_RANKS}, and \
+         mine",
+        packets.me(),
+        packets.ranks(),
+        raised.rank(),
+        raised.ranks(),
+    ))
 }
 
 /// A signal came and its packets did not.

@@ -126,7 +126,7 @@ impl Core for SmallCore {
         unused()
     }
 
-    fn put_packets<T: Element>(
+    fn put_packet<T: Element>(
         &self,
         _: Shared<i64>,
         _: Region<T, impl CanRead>,
@@ -135,7 +135,7 @@ impl Core for SmallCore {
         unused()
     }
 
-    fn get_packets<T: Element>(
+    fn get_packet<T: Element>(
         &self,
         _: Region<T, impl CanWrite>,
         _: Shared<i64>,
