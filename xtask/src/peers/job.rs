@@ -175,7 +175,7 @@ impl Session {
         processes.filter_map(move |process| {
             let pid = Pid::from_raw(process.file_name().to_str()?.parse().ok()?)?;
             let stat = fs::read_to_string(process.path().join("stat")).ok()?;
-            (session_of(&stat) == Some(session)).then_some(pid)
+            (session_of(&stat) == Some(session) && !has_ended(&stat)).then_some(pid)
         })
     }
 
@@ -202,6 +202,12 @@ impl Drop for Session {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+/// Whether a process has ended and only its parent has not heard of it.
+fn has_ended(stat: &str) -> bool {
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
 }
 
 /// The session in a line of `/proc/PID/stat`: the fourth field after the name, which may hold anything.
