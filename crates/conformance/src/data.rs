@@ -100,12 +100,35 @@ pub fn a_reduction_is_folded_in_order_wide_and_rounded_once<M: Machine>() {
             seat.barrier().arrive_and_wait(core).await?;
             for op in ReduceOp::ALL {
                 core.reduce(result, mine.on_all(), op).await?;
-                let inputs = [0, 1, 2].map(rough::<T>);
-                let fold = |i: usize| {
-                    let [a, b, c] = [0, 1, 2].map(|rank: usize| inputs[rank].values()[i].widen());
-                    T::narrow(T::finish(op, T::combine(op, T::combine(op, a, b), c), 3))
-                };
-                assert_eq!(core.load(result).await?, Tile::new((0..5).map(fold).collect()), "{op} of {}", T::DTYPE);
+                assert_eq!(core.load(result).await?, folded(op), "{op} of {}", T::DTYPE);
+            }
+            Ok(())
+        }));
+    }
+}
+
+/// What the [`rough`] values of three ranks give.
+fn folded<T: Element>(op: ReduceOp) -> Tile<T> {
+    let inputs = [0, 1, 2].map(rough::<T>);
+    let fold = |i: usize| {
+        let [a, b, c] = [0, 1, 2].map(|rank: usize| inputs[rank].values()[i].widen());
+        T::narrow(T::finish(op, T::combine(op, T::combine(op, a, b), c), 3))
+    };
+    Tile::new((0..5).map(fold).collect())
+}
+
+pub fn a_reduction_to_all_is_the_same_reduction_on_every_rank<M: Machine>() {
+    for dtype in Dtype::ALL {
+        with_dtype!(dtype, T => M::new(3).run_well(async |core, seat| {
+            let (data, meet) = (seat.buffer::<T>(0, 5), seat.barrier());
+            for (round, op) in (0..).zip(ReduceOp::ALL) {
+                core.store(data, &rough(seat.me.0)).await?;
+                meet.arrive_and_wait(core).await?;
+                if seat.me == Rank(round % 3) {
+                    core.reduce_to_all(data, op).await?;
+                }
+                meet.arrive_and_wait(core).await?;
+                assert_eq!(core.load(data).await?, folded(op), "{op} of {}", T::DTYPE);
             }
             Ok(())
         }));

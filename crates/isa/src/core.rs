@@ -2,7 +2,7 @@
 
 use crate::{
     Attribution, CanRead, CanWrite, Compare, Copying, Device, Dtype, Element, Float, Notify, Pending, Port,
-    Receiving, ReduceOp, Region, Result, Sending, Shared, Signal, Sources, Ticket, Tile, product,
+    Rank, Receiving, ReduceOp, Region, Result, Sending, Shared, Signal, Sources, Ticket, Tile, product,
 };
 use std::future::Future;
 
@@ -116,6 +116,23 @@ pub trait Core: Sized {
         sources: impl Sources<T>,
         op: ReduceOp,
     ) -> impl Future<Output = Result<()>>;
+
+    /// Combines a region of every rank and writes the result to all of them: as [`reduce`](Core::reduce) over the ranks in
+    /// their order, into mine, and a [`copy`](Core::copy) of that to each other. Orders nothing.
+    #[track_caller]
+    fn reduce_to_all<T: Element>(&self, region: Shared<T>, op: ReduceOp) -> impl Future<Output = Result<()>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            let (me, ranks) = (region.me(), region.ranks());
+            let mine = region.on(me)?;
+            self.reduce(mine, region.on_all(), op).await?;
+            for step in 1..ranks {
+                self.copy(region.on(Rank((me.0 + step) % ranks))?, mine).await?;
+            }
+            Ok(())
+        }
+    }
 
     /// Reads a region into a tile (TLOAD). Orders nothing.
     #[track_caller]

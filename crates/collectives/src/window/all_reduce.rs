@@ -5,12 +5,7 @@
 
 use super::all_gather::pull_slices;
 use crate::arguments::same_domain;
-use crate::chunk::chunks;
-use ringwork_isa::{Barrier, Core, Element, Rank, ReduceOp, Result, Shared};
-
-/// What is reduced before it is pushed: so little that it is still in the first-level cache then, and so are the lines it
-/// goes to, which were just read.
-const BLOCK_BYTES: usize = 8 << 10;
+use ringwork_isa::{Barrier, Core, Element, ReduceOp, Result, Shared};
 
 /// How reduced slices reach everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,14 +35,9 @@ pub async fn all_reduce<C: Core, T: Element>(
     let slice = data.part(ranks as usize, me as usize)?;
     meet.arrive_and_wait(core).await?;
     // WIN-3: of slice `me`, here and elsewhere, I am the only reader and the only writer until we meet.
-    for block in chunks(slice.len(), BLOCK_BYTES / T::DTYPE.bytes()) {
-        let block = slice.slice(block)?;
-        core.reduce(block, block.on_all(), op).await?;
-        if spread == Spread::Push {
-            for step in 1..ranks {
-                core.copy(block.on(Rank((me + step) % ranks))?, block).await?;
-            }
-        }
+    match spread {
+        Spread::Push => core.reduce_to_all(slice, op).await?,
+        Spread::Pull => core.reduce(slice, slice.on_all(), op).await?,
     }
     meet.arrive_and_wait(core).await?;
     if spread == Spread::Pull {

@@ -1,5 +1,6 @@
 //! 64-byte vectors of x86-64: AVX-512 F, BW, DQ and VL. Part vectors are masked loads and stores.
 
+use super::Target;
 use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
 use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
 use std::arch::x86_64::*;
@@ -9,15 +10,21 @@ use std::convert::identity;
 ///
 /// # Safety
 /// As [`reduce`](super::reduce); the processor has AVX-512 F, BW, DQ and VL (ARITH-1).
-pub(super) unsafe fn reduce(dtype: Dtype, op: ReduceOp, dst: *mut u8, sources: &[*const u8], count: usize) {
+pub(super) unsafe fn reduce(
+    dtype: Dtype,
+    op: ReduceOp,
+    dst: impl Target,
+    sources: &[*const u8],
+    count: usize,
+) {
     // SAFETY: the caller's promises, unchanged.
-    with_dtype!(dtype, T => unsafe { reduce_elements::<T>(op, dst, sources, count) });
+    with_dtype!(dtype, T => unsafe { reduce_elements::<T, _>(op, dst, sources, count) });
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn reduce_elements<E: Lanes<__m512i>>(
+unsafe fn reduce_elements<E: Lanes<__m512i>, D: Target>(
     op: ReduceOp,
-    dst: *mut u8,
+    dst: D,
     sources: &[*const u8],
     count: usize,
 ) {

@@ -137,6 +137,31 @@ impl Isa {
         sources: &[*const u8],
         count: usize,
     ) {
+        // SAFETY: the caller's promises, unchanged.
+        unsafe { self.reduce_into(dtype, op, dst, sources, count) }
+    }
+
+    /// [`reduce_to_all`] at this level.
+    ///
+    /// # Safety
+    /// As [`reduce_to_all`], and the level must be [`available`](Isa::available).
+    pub unsafe fn reduce_to_all(self, dtype: Dtype, op: ReduceOp, places: &[*mut u8], count: usize) {
+        // SAFETY: the same pointers, for reading.
+        let sources =
+            unsafe { std::slice::from_raw_parts(places.as_ptr().cast::<*const u8>(), places.len()) };
+        // SAFETY: the caller's promises, unchanged.
+        unsafe { self.reduce_into(dtype, op, places, sources, count) }
+    }
+
+    #[inline(always)]
+    unsafe fn reduce_into(
+        self,
+        dtype: Dtype,
+        op: ReduceOp,
+        dst: impl Target,
+        sources: &[*const u8],
+        count: usize,
+    ) {
         assert!(
             !sources.is_empty(),
             "a reduction of no sources has no value; pass at least one"
@@ -212,6 +237,56 @@ impl Isa {
 pub unsafe fn reduce(dtype: Dtype, op: ReduceOp, dst: *mut u8, sources: &[*const u8], count: usize) {
     // SAFETY: the caller's promises are the same; `best` is available (ARITH-1).
     unsafe { Isa::best().reduce(dtype, op, dst, sources, count) }
+}
+
+/// Writes `op` folded over `places`, in order, to each of the `count` elements at every place.
+///
+/// What would be a [`reduce`] into one of them and a [`copy`] to each other, in one pass: what was loaded from a place is
+/// still in the nearest cache when it is written.
+///
+/// # Safety
+/// - Every place is valid for reads and writes of `count` elements of `dtype`, from any process, for the whole call, and
+///   aligned to the element.
+/// - No two overlap.
+/// - If another thread *of this process* touches them meanwhile, it does so as this module does.
+///
+/// # Panics
+/// If `places` is empty.
+pub unsafe fn reduce_to_all(dtype: Dtype, op: ReduceOp, places: &[*mut u8], count: usize) {
+    // SAFETY: the caller's promises are the same; `best` is available (ARITH-1).
+    unsafe { Isa::best().reduce_to_all(dtype, op, places, count) }
+}
+
+/// Where a result is written.
+trait Target: Copy {
+    /// In how many places.
+    fn count(self) -> usize;
+    /// One of them.
+    fn place(self, index: usize) -> *mut u8;
+}
+
+impl Target for *mut u8 {
+    #[inline(always)]
+    fn count(self) -> usize {
+        1
+    }
+
+    #[inline(always)]
+    fn place(self, _: usize) -> *mut u8 {
+        self
+    }
+}
+
+impl Target for &[*mut u8] {
+    #[inline(always)]
+    fn count(self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn place(self, index: usize) -> *mut u8 {
+        self[index]
+    }
 }
 
 /// Copies `bytes` from `src` to `dst` with ordinary stores: the destination ends up in this core's cache.

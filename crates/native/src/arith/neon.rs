@@ -1,5 +1,6 @@
 //! 16-byte vectors of little-endian aarch64.
 
+use super::Target;
 use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
 use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
 use std::arch::aarch64::*;
@@ -9,15 +10,21 @@ use std::convert::identity;
 ///
 /// # Safety
 /// As [`reduce`](super::reduce); the processor has NEON (ARITH-1).
-pub(super) unsafe fn reduce(dtype: Dtype, op: ReduceOp, dst: *mut u8, sources: &[*const u8], count: usize) {
+pub(super) unsafe fn reduce(
+    dtype: Dtype,
+    op: ReduceOp,
+    dst: impl Target,
+    sources: &[*const u8],
+    count: usize,
+) {
     // SAFETY: the caller's promises, unchanged.
-    with_dtype!(dtype, T => unsafe { reduce_elements::<T>(op, dst, sources, count) });
+    with_dtype!(dtype, T => unsafe { reduce_elements::<T, _>(op, dst, sources, count) });
 }
 
 #[target_feature(enable = "neon")]
-unsafe fn reduce_elements<E: Lanes<uint8x16_t>>(
+unsafe fn reduce_elements<E: Lanes<uint8x16_t>, D: Target>(
     op: ReduceOp,
-    dst: *mut u8,
+    dst: D,
     sources: &[*const u8],
     count: usize,
 ) {

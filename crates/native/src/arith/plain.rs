@@ -1,5 +1,6 @@
 //! The loops without vectors: one relaxed atomic access per element, so that a race is not a data race.
 
+use super::Target;
 use ringwork_isa::{Dtype, Element, ReduceOp, bf16, f16, with_dtype};
 use std::convert::identity;
 use std::sync::atomic::Ordering::Relaxed;
@@ -51,16 +52,22 @@ cell! {
 ///
 /// # Safety
 /// As [`reduce`](super::reduce).
-pub(super) unsafe fn reduce(dtype: Dtype, op: ReduceOp, dst: *mut u8, sources: &[*const u8], count: usize) {
+pub(super) unsafe fn reduce(
+    dtype: Dtype,
+    op: ReduceOp,
+    dst: impl Target,
+    sources: &[*const u8],
+    count: usize,
+) {
     // SAFETY: the caller's promises, unchanged.
-    with_dtype!(dtype, T => unsafe { reduce_elements::<T>(op, dst.cast(), sources, count) });
+    with_dtype!(dtype, T => unsafe { reduce_elements::<T>(op, dst, sources, count) });
 }
 
 /// [`reduce`] of one element type.
 ///
 /// # Safety
 /// As [`reduce`].
-unsafe fn reduce_elements<E: Cell>(op: ReduceOp, dst: *mut E, sources: &[*const u8], count: usize) {
+unsafe fn reduce_elements<E: Cell>(op: ReduceOp, dst: impl Target, sources: &[*const u8], count: usize) {
     let (&first, rest) = sources.split_first().expect("checked by the caller");
     for i in 0..count {
         // SAFETY: element `i` of `count` in every pointer (ARITH-2).
@@ -69,7 +76,10 @@ unsafe fn reduce_elements<E: Cell>(op: ReduceOp, dst: *mut E, sources: &[*const 
             for source in rest {
                 acc = E::combine(op, acc, E::read(source.cast::<E>().add(i)).widen());
             }
-            E::narrow(E::finish(op, acc, sources.len())).write(dst.add(i));
+            let result = E::narrow(E::finish(op, acc, sources.len()));
+            for index in 0..dst.count() {
+                result.write(dst.place(index).cast::<E>().add(i));
+            }
         }
     }
 }

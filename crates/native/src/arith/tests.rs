@@ -183,6 +183,13 @@ fn check_reduce(seed: u64, count: usize, sources: usize, alias: Option<usize>) {
                 let got = alias.map_or(&separate, |source| &memories[source]).contents();
                 let what = (dtype, op, isa, count, sources, alias);
                 with_dtype!(dtype, T => assert_same::<T>(op, &got, &wanted, &what));
+                let mut everywhere: Vec<_> = contents.iter().map(|c| Memory::holding(c, place())).collect();
+                let places: Vec<_> = everywhere.iter_mut().map(Memory::ptr).collect();
+                // SAFETY: every memory holds `count` elements and is its own.
+                unsafe { isa.reduce_to_all(dtype, op, &places, count) };
+                for memory in &everywhere {
+                    with_dtype!(dtype, T => assert_same::<T>(op, &memory.contents(), &wanted, &what));
+                }
             }
         }
     }

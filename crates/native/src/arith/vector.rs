@@ -7,6 +7,7 @@
 //! Everything here is `#[inline(always)]`: intrinsics can only be inlined into a function that enables their
 //! instructions, so the loops must have been inlined there first.
 
+use super::Target;
 use ringwork_isa::{Element, ReduceOp};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -193,7 +194,7 @@ pub(super) use in_order;
 #[inline(always)]
 pub(super) unsafe fn reduce<R: Register, E: Lanes<R>>(
     op: ReduceOp,
-    dst: *mut u8,
+    dst: impl Target,
     sources: &[*const u8],
     count: usize,
 ) {
@@ -212,7 +213,12 @@ pub(super) unsafe fn reduce<R: Register, E: Lanes<R>>(
 
 /// [`reduce`] for one operator.
 #[inline(always)]
-unsafe fn fold<R: Register, E: Lanes<R>>(op: ReduceOp, dst: *mut u8, sources: &[*const u8], bytes: usize) {
+unsafe fn fold<R: Register, E: Lanes<R>>(
+    op: ReduceOp,
+    dst: impl Target,
+    sources: &[*const u8],
+    bytes: usize,
+) {
     let (&first, rest) = sources.split_first().expect("checked by the caller");
     let mut at = 0;
     // SAFETY: `at` plus what is loaded and stored never exceeds `bytes` (ARITH-2). Each block is stored only
@@ -232,7 +238,10 @@ unsafe fn fold<R: Register, E: Lanes<R>>(op: ReduceOp, dst: *mut u8, sources: &[
             for source in rest {
                 acc = E::combine_lanes(op, acc, E::widen_lanes(R::load_part(source.add(at), left)));
             }
-            E::narrow_lanes(E::finish_lanes(op, acc, sources.len())).store_part(dst.add(at), left);
+            let result = E::narrow_lanes(E::finish_lanes(op, acc, sources.len()));
+            for index in 0..dst.count() {
+                result.store_part(dst.place(index).add(at), left);
+            }
         }
     }
 }
@@ -241,7 +250,7 @@ unsafe fn fold<R: Register, E: Lanes<R>>(op: ReduceOp, dst: *mut u8, sources: &[
 #[inline(always)]
 unsafe fn fold_block<R: Register, E: Lanes<R>, const N: usize>(
     op: ReduceOp,
-    dst: *mut u8,
+    dst: impl Target,
     first: *const u8,
     rest: &[*const u8],
     at: usize,
@@ -259,7 +268,10 @@ unsafe fn fold_block<R: Register, E: Lanes<R>, const N: usize>(
             }
         }
         for (k, acc) in acc.into_iter().enumerate() {
-            E::narrow_lanes(E::finish_lanes(op, acc, rest.len() + 1)).store(dst.add(at + k * R::BYTES));
+            let result = E::narrow_lanes(E::finish_lanes(op, acc, rest.len() + 1));
+            for index in 0..dst.count() {
+                result.store(dst.place(index).add(at + k * R::BYTES));
+            }
         }
     }
 }

@@ -46,6 +46,13 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
+    #[inline(always)]
+    fn reduce_to_all<T: Element>(&self, region: Shared<T>, op: ReduceOp) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        ready(self.reduce_to_all_now::<T>(&region.span(), op, at))
+    }
+
+    #[track_caller]
     fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
         let at = self.attribution.site();
         ready(self.load_now(&src.span(), at))

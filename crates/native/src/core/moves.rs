@@ -2,7 +2,7 @@
 
 use super::handover::Route;
 use super::lent::{self, Source};
-use super::{At, NativeCore};
+use super::{At, NativeCore, not_mapped};
 use crate::activity::Doing;
 use crate::arith;
 use ringwork_isa::{Element, ErrorKind, MAX_RANKS, ReduceOp, Result, Sources, Span, Tile};
@@ -53,7 +53,7 @@ impl NativeCore {
             .into());
         }
         let to = self.resolve(dst, true, at)?;
-        let (mut room, mut kept) = (Pointers::default(), Vec::new());
+        let (mut room, mut kept) = (Pointers::new(std::ptr::null()), Vec::new());
         let from = room.of(count);
         for (i, slot) in from.iter_mut().enumerate() {
             let source = sources.source(i);
@@ -70,6 +70,28 @@ impl NativeCore {
         // meanwhile: see `arith`.
         self.timed(Doing::Reduce, span_bytes(dst).saturating_mul(count), || unsafe {
             arith::reduce(T::DTYPE, op, to, from, dst_len(dst))
+        });
+        Ok(())
+    }
+
+    pub(super) fn reduce_to_all_now<T: Element>(&self, span: &Span, op: ReduceOp, at: At) -> Result<()> {
+        self.say(Doing::Reduce, at);
+        let segment = self.segment(span.segment);
+        let first = segment.and_then(|segment| segment.resolve_on_all(span));
+        let (Some(first), 1..=MAX_RANKS) = (first, span.ranks) else {
+            return Err(not_mapped(span.segment, span.byte_range(), at));
+        };
+        let (ranks, stride) = (span.ranks as usize, usize::try_from(span.stride).unwrap_or(0));
+        let mut room = Pointers::new(first);
+        let places = room.of(ranks);
+        for (rank, place) in places.iter_mut().enumerate() {
+            // SAFETY: every rank's region was resolved, in one mapping, each a stride after the one before.
+            *place = unsafe { first.add(rank * stride) };
+        }
+        // SAFETY: every place was resolved to `span.len` aligned elements, of one rank's window each, which live as
+        // long as self and do not overlap. Other processes may write them meanwhile: see `arith`.
+        self.timed(Doing::Reduce, span_bytes(span).saturating_mul(ranks), || unsafe {
+            arith::reduce_to_all(T::DTYPE, op, places, dst_len(span))
         });
         Ok(())
     }
@@ -102,21 +124,28 @@ impl NativeCore {
     }
 }
 
-/// Room for the sources of a reduction. Few are the rule, and clearing room for many takes as long as reducing a few elements.
-#[derive(Default)]
-pub(super) struct Pointers {
-    pub(super) few: [*const u8; 4],
-    pub(super) many: Option<[*const u8; MAX_RANKS as usize]>,
+/// Room for the operands of a reduction. Few are the rule, and clearing room for many takes as long as reducing a few elements.
+pub(super) struct Pointers<P> {
+    few: [P; 4],
+    many: Option<[P; MAX_RANKS as usize]>,
 }
 
-impl Pointers {
-    /// For `count` sources, at most `MAX_RANKS`.
+impl<P: Copy> Pointers<P> {
     #[inline(always)]
-    pub(super) fn of(&mut self, count: usize) -> &mut [*const u8] {
+    pub(super) fn new(null: P) -> Pointers<P> {
+        Pointers {
+            few: [null; 4],
+            many: None,
+        }
+    }
+
+    /// For `count` operands, at most `MAX_RANKS`.
+    #[inline(always)]
+    pub(super) fn of(&mut self, count: usize) -> &mut [P] {
         if count <= self.few.len() {
             return &mut self.few[..count];
         }
-        &mut self.many.insert([std::ptr::null(); MAX_RANKS as usize])[..count]
+        &mut self.many.insert([self.few[0]; MAX_RANKS as usize])[..count]
     }
 }
 

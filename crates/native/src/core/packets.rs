@@ -335,7 +335,7 @@ impl NativeCore {
         }
         // SAFETY: it was resolved to `bytes` bytes.
         let (from, _kept) = unsafe { Source::copied_if(must_be_copied(mine), from, bytes) };
-        let mut room = Pointers::default();
+        let mut room = Pointers::new(std::ptr::null());
         let sources = room.of(found.ranks as usize);
         let mut taken = self.taken.borrow_mut();
         for rank in (0..found.ranks).map(Rank) {
