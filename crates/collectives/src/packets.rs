@@ -12,7 +12,7 @@ use crate::arguments::{dealt_part, my_part, one_part, rooted};
 use crate::chunk::{chunks, clip};
 use ringwork_isa::{
     Compare, Core, Element, Error, In, LINE_WORDS, Notify, Out, Rank, ReduceOp, Result, Shared, Signal,
-    packet_payload, part_range,
+    packet_lines, packet_payload, part_range,
 };
 use std::ops::Range;
 
@@ -182,8 +182,6 @@ fn get<C: Core, T: Element>(
 struct Room {
     packets: Shared<i64>,
     raised: Signal,
-    /// Lines of each packet.
-    lines: usize,
 }
 
 impl Room {
@@ -191,23 +189,28 @@ impl Room {
     fn of<T: Element>(team: &Team<T>) -> Result<Room> {
         let packets = team.packets().ok_or_else(no_packets)?;
         let raised = team.meet().signals().at(0)?;
-        Ok(Room {
-            packets,
-            raised,
-            lines: lines_each(&packets),
-        })
+        Ok(Room { packets, raised })
     }
 
     /// The chunks of `total` elements, of which each packet carries one.
     #[inline(always)]
     fn chunks<T: Element>(&self, total: usize) -> impl Iterator<Item = Range<usize>> + use<T> {
-        chunks(total, packet_payload(self.lines) / T::DTYPE.bytes())
+        let bytes = total * T::DTYPE.bytes();
+        let lines = packet_lines(bytes) * self.packets.ranks() as usize;
+        // If one packet carries all, it is not worth a division to know how much more it could.
+        if lines * LINE_WORDS <= self.packets.half(0).len() {
+            return chunks(total, total);
+        }
+        chunks(
+            total,
+            packet_payload(lines_each(&self.packets)) / T::DTYPE.bytes(),
+        )
     }
 
     /// The packet to a rank, in a half.
     #[inline(always)]
     fn to(&self, half: Shared<i64>, rank: usize) -> Result<Shared<i64>> {
-        let words = self.lines * LINE_WORDS;
+        let words = lines_each(&self.packets) * LINE_WORDS;
         half.slice(rank * words..(rank + 1) * words)
     }
 

@@ -1,6 +1,6 @@
 //! Data that a collective works on: in this process's own memory, or in the communicator's window.
 
-use super::layout::Place;
+use super::layout::region;
 use ringwork_isa::{Element, Rank, Shared};
 use ringwork_native::segment::Attached;
 use std::marker::PhantomData;
@@ -90,11 +90,7 @@ impl<T: Element> WindowBuffer<T> {
     }
 
     pub(super) fn region(&self) -> Shared<T> {
-        Place {
-            layout: self.segment.layout(),
-            me: self.me,
-        }
-        .region(0, self.len as u64)
+        region(&self.segment.layout(), self.me, 0, self.len as u64)
     }
 }
 

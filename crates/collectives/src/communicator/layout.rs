@@ -76,14 +76,46 @@ pub(super) fn plan_buffer(segment: Segment, ranks: u32, bytes: u64) -> Result<La
     Ok(Layout::windows(segment, ranks, 0, bytes)?)
 }
 
+/// `len` elements, `offset` bytes into the data of every rank, seen from `me`.
+#[inline]
+pub(super) fn region<T: Element>(layout: &Layout, me: Rank, offset: u64, len: u64) -> Shared<T> {
+    let span = Span {
+        segment: layout.segment,
+        base: layout.data_offset() + offset,
+        stride: layout.stride,
+        me,
+        rank: me,
+        ranks: layout.ranks,
+        dtype: T::DTYPE,
+        start: 0,
+        len,
+    };
+    Region::from_span(span).expect("the span was made with T's dtype")
+}
+
 /// A communicator's segment, seen from one rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) layout: Layout,
     pub(super) me: Rank,
+    /// Found once: every call needs them.
+    packet_area_bytes: u64,
+    scratch_at: u64,
+    scratch_bytes: u64,
 }
 
 impl Place {
+    pub(super) fn new(layout: Layout, me: Rank) -> Place {
+        let ranks = layout.ranks;
+        Place {
+            layout,
+            me,
+            packet_area_bytes: packet_area_bytes(ranks),
+            scratch_at: scratch_at(ranks),
+            scratch_bytes: scratch_bytes(ranks),
+        }
+    }
+
     #[inline]
     fn signals(&self, first: u32, count: u32) -> Signals {
         Signals {
@@ -110,37 +142,22 @@ impl Place {
         self.signals(CALLS, 1)
     }
 
-    /// `len` elements, `offset` bytes into the data of every rank.
     #[inline]
-    pub(super) fn region<T: Element>(&self, offset: u64, len: u64) -> Shared<T> {
-        let span = Span {
-            segment: self.layout.segment,
-            base: self.layout.data_offset() + offset,
-            stride: self.layout.stride,
-            me: self.me,
-            rank: self.me,
-            ranks: self.layout.ranks,
-            dtype: T::DTYPE,
-            start: 0,
-            len,
-        };
-        Region::from_span(span).expect("the span was made with T's dtype")
+    fn region<T: Element>(&self, offset: u64, len: u64) -> Shared<T> {
+        region(&self.layout, self.me, offset, len)
     }
 
     /// The room for packets.
     #[inline]
     pub(super) fn packets(&self) -> Shared<i64> {
-        self.region(0, packet_area_bytes(self.layout.ranks) / 8)
+        self.region(0, self.packet_area_bytes / 8)
     }
 
     /// The team of all ranks, for elements of type `T`.
     #[inline]
     pub(super) fn team<T: Element>(&self) -> Team<T> {
         let packets = self.packets();
-        let scratch = self.region::<T>(
-            scratch_at(self.layout.ranks),
-            scratch_bytes(self.layout.ranks) / T::DTYPE.bytes() as u64,
-        );
+        let scratch = self.region::<T>(self.scratch_at, self.scratch_bytes / T::DTYPE.bytes() as u64);
         Team::of(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS), packets)
     }
 

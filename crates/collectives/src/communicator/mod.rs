@@ -120,10 +120,7 @@ impl Communicator {
     ) -> Result<Communicator> {
         let home = Arc::new(home);
         attendant.tell(&home, &members);
-        let place = Place {
-            layout: home.layout(),
-            me: rank,
-        };
+        let place = Place::new(home.layout(), rank);
         let cores = ringwork_native::ranks::cores_of(&members);
         let chooser = Chooser::new(Arc::clone(&rules), rank.0, place.layout.ranks, cores);
         let station = Station::new(Arc::clone(&home), place, chooser, cores, timeout)?;

@@ -129,6 +129,7 @@ impl Isa {
     ///
     /// # Safety
     /// As [`reduce`], and the level must be [`available`](Isa::available).
+    #[inline(always)]
     pub unsafe fn reduce(
         self,
         dtype: Dtype,

@@ -181,31 +181,26 @@ impl Packet {
     /// every size: the reader fetches back what was claimed and not written yet.
     ///
     /// # Safety
-    /// `from` is valid for reading `bytes` bytes, with which this packet was resolved; if it `must_be_copied`, it may come
-    /// from a `&`.
+    /// `from` is what `src` was resolved to: `bytes` bytes, with which this packet was resolved.
     #[inline(always)]
-    unsafe fn put(self, from: *const u8, bytes: usize, must_be_copied: bool, flag: Flag) {
+    unsafe fn put(self, src: &Span, from: *const u8, bytes: usize, flag: Flag) {
         if is_flagged(bytes) {
-            for (index, len) in pieces(bytes) {
-                let line = self.line(index);
-                // SAFETY: `len` bytes there are inside what the caller vouches for.
-                unsafe { line.fill(from.add(index * FLAGGED_BYTES), len) };
+            let (mut index, mut done) = (0, 0);
+            while done < bytes {
+                let (line, len) = (self.line(index), (bytes - done).min(FLAGGED_BYTES));
+                // SAFETY: `len` bytes at `done` are inside what the caller vouches for.
+                unsafe { line.fill(from.add(done), len) };
                 // SYNC: pairs with the load in `await_line` (PACK-1).
                 line.flag().store(flag.0, Ordering::Release);
+                (index, done) = (index + 1, done + FLAGGED_BYTES);
             }
         } else {
             // SAFETY: the caller's promise.
-            unsafe { lent::copy(self.rest(), must_be_copied, from, bytes) };
+            unsafe { lent::copy(self.rest(), must_be_copied(src), from, bytes) };
             // SYNC: as above.
             self.line(0).flag().store(flag.0, Ordering::Release);
         }
     }
-}
-
-/// The lines of a flagged packet, and the bytes of payload in each.
-#[inline(always)]
-fn pieces(bytes: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..packet_lines(bytes)).map(move |index| (index, (bytes - index * FLAGGED_BYTES).min(FLAGGED_BYTES)))
 }
 
 /// Everybody's packets, resolved: rank 0's, and every other's `stride` bytes further on.
@@ -256,7 +251,7 @@ impl NativeCore {
         let packet = self.packet(packets, bytes, true, at)?;
         let flag = self.flag(self.segment(packets.span().segment), epoch);
         // SAFETY: the source was resolved to `bytes` bytes, for which the packet was resolved.
-        unsafe { packet.put(from, bytes, must_be_copied(src), flag) };
+        unsafe { packet.put(src, from, bytes, flag) };
         Ok(())
     }
 
@@ -387,11 +382,13 @@ impl NativeCore {
         epoch: i32,
         at: At,
     ) -> Result<()> {
-        for (index, len) in pieces(bytes) {
-            let line = packet.line(index);
+        let (mut index, mut done) = (0, 0);
+        while done < bytes {
+            let (line, len) = (packet.line(index), (bytes - done).min(FLAGGED_BYTES));
             self.await_line(line, flag, whose, epoch, at)?;
-            // SAFETY: `len` bytes there lie inside what the caller vouches for.
-            unsafe { line.drain(to.add(index * FLAGGED_BYTES), len) };
+            // SAFETY: `len` bytes at `done` lie inside what the caller vouches for.
+            unsafe { line.drain(to.add(done), len) };
+            (index, done) = (index + 1, done + FLAGGED_BYTES);
         }
         Ok(())
     }
