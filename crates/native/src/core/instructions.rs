@@ -49,7 +49,7 @@ impl Core for NativeCore {
     #[inline(always)]
     fn reduce_to_all<T: Element>(&self, region: Shared<T>, op: ReduceOp) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.reduce_to_all_now::<T>(&region.span(), op, at))
+        ready(self.reduce_to_all_now(&region, op, at))
     }
 
     #[track_caller]
