@@ -1,6 +1,5 @@
 //! What is checked before a collective does anything.
 
-use crate::Team;
 use ringwork_isa::{Barrier, Element, Error, ErrorKind, In, Out, Rank, Result, Shared, Site, part_range};
 use std::ops::Range;
 
@@ -77,9 +76,14 @@ pub(crate) fn dealt_part<T: Element>(
 
 /// Of a broadcast, `root` must be a member, and on it `x` must be as long as `y`. Returns whether this is the root.
 #[track_caller]
-pub(crate) fn rooted<T: Element>(team: &Team<T>, x: &In<T>, y: &Out<T>, root: Rank) -> Result<bool> {
-    member(root, team.ranks() as usize)?;
-    let is_root = team.rank() == root;
+pub(crate) fn rooted<T: Element>(
+    (me, ranks): (Rank, u32),
+    x: &In<T>,
+    y: &Out<T>,
+    root: Rank,
+) -> Result<bool> {
+    member(root, ranks as usize)?;
+    let is_root = me == root;
     if is_root {
         same_length("`x` on the root", x.len(), y.len())?;
     }

@@ -30,7 +30,7 @@ pub async fn broadcast<C: Core, T: Element>(
     y: Out<T>,
     root: Rank,
 ) -> Result<()> {
-    let is_root = rooted(&team, &x, &y, root)?;
+    let is_root = rooted((team.rank(), team.ranks()), &x, &y, root)?;
     if team.ranks() == 1 {
         return core.copy(y, x).await;
     }

@@ -7,26 +7,26 @@
 //! The steps are written out in each, the two loops that deal parts to blocks included: functions with instructions in them
 //! are futures more, and without those the calls are up to a tenth faster.
 
-use crate::Team;
 use crate::arguments::{dealt_part, my_part, one_part, rooted};
 use crate::chunk::{chunks, clip};
+use crate::team::members;
 use ringwork_isa::{
-    Compare, Core, Element, Error, In, LINE_WORDS, Notify, Out, Rank, ReduceOp, Result, Shared, Signal,
-    packet_lines, packet_payload, part_range,
+    Compare, Core, Element, In, LINE_WORDS, Notify, Out, Rank, ReduceOp, Result, Shared, Signal,
+    packet_payload, part_range,
 };
 use std::ops::Range;
 
 /// Part `r` of `y` becomes rank `r`'s `x`; as [`all_gather`](crate::all_gather()).
 ///
 /// # Errors
-/// As [`all_gather`](crate::all_gather()), or if the team has no packets.
-pub async fn all_gather<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, y: Out<T>) -> Result<()> {
-    let (me, ranks) = team.place();
+/// As [`all_gather`](crate::all_gather()).
+pub async fn all_gather<C: Core, T: Element>(core: &C, room: Room, x: In<T>, y: Out<T>) -> Result<()> {
+    let (me, ranks) = room.place();
     one_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }
-    let (room, longest) = (Room::of(&team)?, part_range(y.len(), ranks, 0).len());
+    let longest = part_range(y.len(), ranks, 0).len();
     for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
         let half = room.packets.half(epoch);
@@ -35,7 +35,7 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, 
             core.put_packet(half, mine, epoch).await?;
         }
         core.notify(room.raised, Notify::Set(epoch)).await?;
-        for (peer, index) in team.members() {
+        for (peer, index) in members(room.raised.holder(), room.raised.ranks()) {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
             if index != me {
                 get(core, &room, half, peer, piece, epoch).await?;
@@ -50,20 +50,20 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, 
 /// `y` becomes part `me` of `x` reduced over all ranks; as [`reduce_scatter`](crate::reduce_scatter()).
 ///
 /// # Errors
-/// As [`reduce_scatter`](crate::reduce_scatter()), or if the team has no packets.
+/// As [`reduce_scatter`](crate::reduce_scatter()).
 pub async fn reduce_scatter<C: Core, T: Element>(
     core: &C,
-    team: Team<T>,
+    room: Room,
     x: In<T>,
     y: Out<T>,
     op: ReduceOp,
 ) -> Result<()> {
-    let (me, ranks) = team.place();
+    let (me, ranks) = room.place();
     let mine = my_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }
-    let (room, longest) = (Room::of(&team)?, part_range(x.len(), ranks, 0).len());
+    let longest = part_range(x.len(), ranks, 0).len();
     for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
         let half = room.packets.half(epoch);
@@ -89,19 +89,19 @@ pub async fn reduce_scatter<C: Core, T: Element>(
 /// `y` becomes the root's `x`; as [`broadcast`](crate::broadcast()).
 ///
 /// # Errors
-/// As [`broadcast`](crate::broadcast()), or if the team has no packets.
+/// As [`broadcast`](crate::broadcast()).
 pub async fn broadcast<C: Core, T: Element>(
     core: &C,
-    team: Team<T>,
+    room: Room,
     x: In<T>,
     y: Out<T>,
     root: Rank,
 ) -> Result<()> {
-    let is_root = rooted(&team, &x, &y, root)?;
-    if team.ranks() == 1 {
+    let ranks = room.raised.ranks();
+    let is_root = rooted((room.raised.holder(), ranks), &x, &y, root)?;
+    if ranks == 1 {
         return core.copy(y, x).await;
     }
-    let room = Room::of(&team)?;
     for chunk in room.chunks::<T>(y.len()) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
         let packet = room.packets.half(epoch);
@@ -117,7 +117,7 @@ pub async fn broadcast<C: Core, T: Element>(
                 .await?;
         }
         // Who has the root's packets knows that the root has begun, and of no other.
-        if is_root || team.ranks() > 2 {
+        if is_root || ranks > 2 {
             room.meet(core, epoch).await?;
         }
     }
@@ -127,14 +127,14 @@ pub async fn broadcast<C: Core, T: Element>(
 /// `y` becomes part `me` of everybody's `x`; as [`all_to_all`](crate::all_to_all()).
 ///
 /// # Errors
-/// As [`all_to_all`](crate::all_to_all()), or if the team has no packets.
-pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, y: Out<T>) -> Result<()> {
-    let (me, ranks) = team.place();
+/// As [`all_to_all`](crate::all_to_all()).
+pub async fn all_to_all<C: Core, T: Element>(core: &C, room: Room, x: In<T>, y: Out<T>) -> Result<()> {
+    let (me, ranks) = room.place();
     let mine = dealt_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }
-    let (room, longest) = (Room::of(&team)?, part_range(x.len(), ranks, 0).len());
+    let longest = part_range(x.len(), ranks, 0).len();
     for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
         let half = room.packets.half(epoch);
@@ -145,7 +145,7 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, 
             }
         }
         core.notify(room.raised, Notify::Set(epoch)).await?;
-        for (peer, index) in team.members() {
+        for (peer, index) in members(room.raised.holder(), room.raised.ranks()) {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
             if index != me {
                 get(core, &room, room.to(half, me)?, peer, piece, epoch).await?;
@@ -178,39 +178,46 @@ fn get<C: Core, T: Element>(
 }
 
 /// The room for a team's packets, and the counter of its barrier: the barrier's own steps are taken one by one, since at
-/// this size a call more is felt.
-struct Room {
-    packets: Shared<i64>,
-    raised: Signal,
+/// this size a call more is felt. From [`Team::room`]. A handle: copy it freely.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub(crate) packets: Shared<i64>,
+    pub(crate) raised: Signal,
+    /// Lines of each packet; a half has one to each rank.
+    lines: usize,
 }
 
 impl Room {
+    pub(crate) fn new(packets: Shared<i64>, raised: Signal) -> Room {
+        let lines = packets.half(0).len() / LINE_WORDS / (packets.ranks() as usize).max(1);
+        Room {
+            packets,
+            raised,
+            lines,
+        }
+    }
+
+    /// My rank and the number of ranks, for part arithmetic.
     #[inline(always)]
-    fn of<T: Element>(team: &Team<T>) -> Result<Room> {
-        let packets = team.packets().ok_or_else(no_packets)?;
-        let raised = team.meet().signals().at(0)?;
-        Ok(Room { packets, raised })
+    fn place(&self) -> (usize, usize) {
+        (self.raised.holder().0 as usize, self.raised.ranks() as usize)
+    }
+
+    /// The most bytes that one packet carries.
+    pub(crate) fn most_bytes(&self) -> usize {
+        packet_payload(self.lines)
     }
 
     /// The chunks of `total` elements, of which each packet carries one.
     #[inline(always)]
     fn chunks<T: Element>(&self, total: usize) -> impl Iterator<Item = Range<usize>> + use<T> {
-        let bytes = total * T::DTYPE.bytes();
-        let lines = packet_lines(bytes) * self.packets.ranks() as usize;
-        // If one packet carries all, it is not worth a division to know how much more it could.
-        if lines * LINE_WORDS <= self.packets.half(0).len() {
-            return chunks(total, total);
-        }
-        chunks(
-            total,
-            packet_payload(lines_each(&self.packets)) / T::DTYPE.bytes(),
-        )
+        chunks(total, self.most_bytes() / T::DTYPE.bytes())
     }
 
     /// The packet to a rank, in a half.
     #[inline(always)]
     fn to(&self, half: Shared<i64>, rank: usize) -> Result<Shared<i64>> {
-        let words = lines_each(&self.packets) * LINE_WORDS;
+        let words = self.lines * LINE_WORDS;
         half.slice(rank * words..(rank + 1) * words)
     }
 
@@ -222,14 +229,4 @@ impl Room {
         }
         Ok(())
     }
-}
-
-/// Lines of each of the packets that half a team's room has, one to each rank.
-pub(crate) fn lines_each(packets: &Shared<i64>) -> usize {
-    packets.half(0).len() / LINE_WORDS / (packets.ranks() as usize).max(1)
-}
-
-#[cold]
-pub(crate) fn no_packets() -> Error {
-    Error::failed("this team has no packets; declare them, or use another algorithm")
 }

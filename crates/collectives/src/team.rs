@@ -2,6 +2,7 @@
 
 use crate::arguments::same_domain;
 use crate::chunk::chunks;
+use crate::packets::Room;
 use ringwork_isa::{
     Barrier, Compare, Core, Element, Error, LINE_WORDS, Notify, Rank, Result, Shared, Signal, Signals,
 };
@@ -107,11 +108,19 @@ impl<T: Element> Team<T> {
         })
     }
 
-    /// The room for packets, if there is any.
-    #[must_use]
+    /// The room for packets.
+    ///
+    /// # Errors
+    /// If there is none.
     #[inline]
-    pub fn packets(&self) -> Option<Shared<i64>> {
-        self.packets
+    pub fn room(&self) -> Result<Room> {
+        let raised = self.meet.signals().at(0)?;
+        match self.packets {
+            Some(packets) => Ok(Room::new(packets, raised)),
+            None => Err(Error::failed(
+                "this team has no packets; declare them, or use another algorithm",
+            )),
+        }
     }
 
     /// The rank that holds this handle.
@@ -156,11 +165,7 @@ impl<T: Element> Team<T> {
 
     /// Every member, from me on and around, so that not everybody reads from the same one at once.
     pub(crate) fn members(&self) -> impl Iterator<Item = (Rank, usize)> + use<T> {
-        let (me, ranks) = (self.rank().0, self.ranks());
-        (0..ranks).map(move |step| {
-            let peer = (me + step) % ranks;
-            (Rank(peer), peer as usize)
-        })
+        members(self.rank(), self.ranks())
     }
 
     /// The chunks of `total` elements when half the scratch has to hold `blocks` of each chunk.
@@ -197,6 +202,15 @@ impl<T: Element> Team<T> {
             epoch,
         })
     }
+}
+
+/// Every member, from me on and around.
+#[inline(always)]
+pub(crate) fn members(me: Rank, ranks: u32) -> impl Iterator<Item = (Rank, usize)> {
+    (0..ranks).map(move |step| {
+        let peer = (me.0 + step) % ranks;
+        (Rank(peer), peer as usize)
+    })
 }
 
 /// Where in its half an operation stages `len` elements: every time somewhere else, if there is room. Lines that fell out

@@ -20,7 +20,7 @@ mod two_phase;
 pub use bidirectional_ring::bidirectional_ring;
 pub use one_phase::one_phase;
 pub use packet::packet;
-pub(crate) use packet::{most_bytes, packet_chunk};
+pub(crate) use packet::packet_chunk;
 pub use ring::ring;
 pub use two_phase::two_phase;
 

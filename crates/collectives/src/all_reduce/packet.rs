@@ -8,8 +8,8 @@
 use crate::Team;
 use crate::arguments::same_length;
 use crate::chunk::chunks;
-use crate::packets::{lines_each, no_packets};
-use ringwork_isa::{Core, Element, In, Notify, Out, ReduceOp, Result, Shared, Signal, packet_payload};
+use crate::packets::Room;
+use ringwork_isa::{Core, Element, In, Notify, Out, ReduceOp, Result};
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; data and flags travel together.
 ///
@@ -31,41 +31,26 @@ pub async fn packet<C: Core, T: Element>(
     if x.is_empty() {
         return Ok(());
     }
-    let packets = team.packets().ok_or_else(no_packets)?;
-    let raised = team.meet().signals().at(0)?;
-    for chunk in chunks(x.len(), most_bytes(&packets) / T::DTYPE.bytes()) {
-        packet_chunk(
-            core,
-            &packets,
-            &raised,
-            x.slice(chunk.clone())?,
-            y.slice(chunk)?,
-            op,
-        )
-        .await?;
+    let room = team.room()?;
+    for chunk in chunks(x.len(), room.most_bytes() / T::DTYPE.bytes()) {
+        packet_chunk(core, &room, x.slice(chunk.clone())?, y.slice(chunk)?, op).await?;
     }
     Ok(())
 }
 
-/// Bytes that are reduced at once.
-pub(crate) fn most_bytes(packets: &Shared<i64>) -> usize {
-    packet_payload(lines_each(packets))
-}
-
-/// [`packet`] of at most [`most_bytes`], and not of nothing, by the words that it takes: at this size every one is felt.
+/// [`packet`] of at most what one packet carries, and not of nothing.
 #[inline]
 pub(crate) async fn packet_chunk<C: Core, T: Element>(
     core: &C,
-    packets: &Shared<i64>,
-    raised: &Signal,
+    room: &Room,
     x: In<T>,
     y: Out<T>,
     op: ReduceOp,
 ) -> Result<()> {
     // The barrier's own steps, one by one.
-    let raised = *raised;
+    let raised = room.raised;
     let epoch = core.recall(raised).await?.wrapping_add(1);
-    let slot = packets.half(epoch);
+    let slot = room.packets.half(epoch);
     core.put_packet(slot, x, epoch).await?;
     core.notify(raised, Notify::Set(epoch)).await?;
     core.reduce_packets(y, x, slot, raised, op, epoch).await

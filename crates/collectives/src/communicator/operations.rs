@@ -26,7 +26,6 @@ impl Station {
         };
         check_average(op, way)?;
         let call = fingerprint::<T>(Operation::AllReduce, data.len(), way);
-        let team = || self.place.team::<T>();
         self.call(
             |sequence| call(sequence).reducing(op),
             |core| match (data, algorithm(way)) {
@@ -34,9 +33,9 @@ impl Station {
                 (data, Some(Algorithm::Packet)) => in_place(core, data, |data| {
                     let (x, y) = (data.into(), data.into());
                     if self.size() > 1 && data.len() * T::DTYPE.bytes() <= self.packet_bytes {
-                        return core.run(packet_chunk(core, &self.packets, &self.raised, x, y, op));
+                        return core.run(packet_chunk(core, &self.room, x, y, op));
                     }
-                    core.run(packet(core, team(), x, y, op))
+                    core.run(packet(core, self.team(), x, y, op))
                 }),
                 (Output::Window(buffer), None) => {
                     let (meet, data) = (self.place.meet(), buffer.region());
@@ -45,7 +44,7 @@ impl Station {
                 (data, algorithm) => in_place(core, data, |data| {
                     let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
                     let (x, y) = (data.into(), data.into());
-                    core.run(crate::all_reduce(core, team(), x, y, op, algorithm))
+                    core.run(crate::all_reduce(core, self.team(), x, y, op, algorithm))
                 }),
             },
         )
@@ -75,8 +74,8 @@ impl Station {
             }
             (output, algorithm) => {
                 let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
-                self.staged(reducing, input, output, |core, team, x, y| {
-                    core.run(crate::all_reduce(core, team, x, y, op, algorithm))
+                self.staged(reducing, input, output, |core, x, y| {
+                    core.run(crate::all_reduce(core, self.team(), x, y, op, algorithm))
                 })
             }
         }
@@ -98,11 +97,11 @@ impl Station {
                     })
                 })
             }
-            (input, way) => self.staged(call, input, output, |core, team, x, y| {
+            (input, way) => self.staged(call, input, output, |core, x, y| {
                 if way == Way::Packet {
-                    core.run(packets::all_gather(core, team, x, y))
+                    core.run(packets::all_gather(core, self.room, x, y))
                 } else {
-                    core.run(crate::all_gather(core, team, x, y))
+                    core.run(crate::all_gather(core, self.team(), x, y))
                 }
             }),
         }
@@ -112,17 +111,16 @@ impl Station {
         self.check_output("all_gather", &data)?;
         let way = self.choose::<T>(Operation::AllGather, data.len(), data.in_window());
         let call = fingerprint::<T>(Operation::AllGather, data.len(), way);
-        let team = self.place.team::<T>();
         self.call(call, |core| match data {
             Output::Window(buffer) if way.needs_window() => {
-                core.run(window::all_gather(core, team.meet(), buffer.region()))
+                core.run(window::all_gather(core, self.place.meet(), buffer.region()))
             }
             data => in_place(core, data, |data| {
                 let mine = data.part(self.size() as usize, self.place.me.0 as usize)?.into();
                 if way == Way::Packet {
-                    core.run(packets::all_gather(core, team, mine, data.into()))
+                    core.run(packets::all_gather(core, self.room, mine, data.into()))
                 } else {
-                    core.run(crate::all_gather(core, team, mine, data.into()))
+                    core.run(crate::all_gather(core, self.team(), mine, data.into()))
                 }
             }),
         })
@@ -151,11 +149,11 @@ impl Station {
                     })
                 })
             }
-            input => self.staged(reducing, input, output, |core, team, x, y| {
+            input => self.staged(reducing, input, output, |core, x, y| {
                 if way == Way::Packet {
-                    core.run(packets::reduce_scatter(core, team, x, y, op))
+                    core.run(packets::reduce_scatter(core, self.room, x, y, op))
                 } else {
-                    core.run(crate::reduce_scatter(core, team, x, y, op))
+                    core.run(crate::reduce_scatter(core, self.team(), x, y, op))
                 }
             }),
         }
@@ -169,7 +167,6 @@ impl Station {
         self.check_output("reduce_scatter", &data)?;
         let way = self.choose::<T>(Operation::ReduceScatter, data.len(), data.in_window());
         let call = fingerprint::<T>(Operation::ReduceScatter, data.len(), way);
-        let team = self.place.team::<T>();
         let (ranks, me) = (self.size() as usize, self.place.me.0 as usize);
         self.call(
             |sequence| call(sequence).reducing(op),
@@ -177,14 +174,14 @@ impl Station {
                 Output::Window(buffer) if way.needs_window() => {
                     let data = buffer.region();
                     let mine = data.part(ranks, me)?.into();
-                    core.run(window::reduce_scatter(core, team.meet(), data, mine, op))
+                    core.run(window::reduce_scatter(core, self.place.meet(), data, mine, op))
                 }
                 data => in_place(core, data, |data| {
                     let mine = data.part(ranks, me)?.into();
                     if way == Way::Packet {
-                        core.run(packets::reduce_scatter(core, team, data.into(), mine, op))
+                        core.run(packets::reduce_scatter(core, self.room, data.into(), mine, op))
                     } else {
-                        core.run(crate::reduce_scatter(core, team, data.into(), mine, op))
+                        core.run(crate::reduce_scatter(core, self.team(), data.into(), mine, op))
                     }
                 }),
             },
@@ -196,20 +193,19 @@ impl Station {
         self.check_output("broadcast", &data)?;
         let way = self.choose::<T>(Operation::Broadcast, data.len(), data.in_window());
         let call = fingerprint::<T>(Operation::Broadcast, data.len(), way);
-        let team = self.place.team::<T>();
         self.call(
             |sequence| call(sequence).rooted(root),
             |core| match data {
                 Output::Window(buffer) if way.needs_window() => {
                     let data = buffer.region();
-                    core.run(window::broadcast(core, team.meet(), data, Rank(root)))
+                    core.run(window::broadcast(core, self.place.meet(), data, Rank(root)))
                 }
                 data => in_place(core, data, |data| {
                     let (x, y) = (data.into(), data.into());
                     if way == Way::Packet {
-                        core.run(packets::broadcast(core, team, x, y, Rank(root)))
+                        core.run(packets::broadcast(core, self.room, x, y, Rank(root)))
                     } else {
-                        core.run(crate::broadcast(core, team, x, y, Rank(root)))
+                        core.run(crate::broadcast(core, self.team(), x, y, Rank(root)))
                     }
                 }),
             },
@@ -220,13 +216,12 @@ impl Station {
         self.check_rank("reduce", root)?;
         self.check_output("reduce", &data)?;
         let call = fingerprint::<T>(Operation::Reduce, data.len(), None);
-        let team = self.place.team::<T>();
         self.call(
             |sequence| call(sequence).reducing(op).rooted(root),
             |core| {
                 in_place(core, data, |data| {
                     let (x, y) = (data.into(), data.into());
-                    core.run(crate::reduce(core, team, x, y, op, Rank(root)))
+                    core.run(crate::reduce(core, self.team(), x, y, op, Rank(root)))
                 })
             },
         )
@@ -250,7 +245,7 @@ impl Station {
             |sequence| call(sequence).rooted(root),
             input,
             output,
-            |core, team, x, y| core.run(crate::gather(core, team, x, y, Rank(root))),
+            |core, x, y| core.run(crate::gather(core, self.team(), x, y, Rank(root))),
         )
     }
 
@@ -272,7 +267,7 @@ impl Station {
             |sequence| call(sequence).rooted(root),
             input,
             output,
-            |core, team, x, y| core.run(crate::scatter(core, team, x, y, Rank(root))),
+            |core, x, y| core.run(crate::scatter(core, self.team(), x, y, Rank(root))),
         )
     }
 
@@ -281,14 +276,13 @@ impl Station {
         self.check_dealing(data.len())?;
         let way = self.choose::<T>(Operation::AllToAll, data.len(), false);
         let call = fingerprint::<T>(Operation::AllToAll, data.len(), way);
-        let team = self.place.team::<T>();
         self.call(call, |core| {
             in_place(core, data, |data| {
                 let (x, y) = (data.into(), data.into());
                 if way == Way::Packet {
-                    core.run(packets::all_to_all(core, team, x, y))
+                    core.run(packets::all_to_all(core, self.room, x, y))
                 } else {
-                    core.run(crate::all_to_all(core, team, x, y))
+                    core.run(crate::all_to_all(core, self.team(), x, y))
                 }
             })
         })
@@ -310,11 +304,11 @@ impl Station {
                     })
                 })
             }
-            (input, way) => self.staged(call, input, output, |core, team, x, y| {
+            (input, way) => self.staged(call, input, output, |core, x, y| {
                 if way == Way::Packet {
-                    core.run(packets::all_to_all(core, team, x, y))
+                    core.run(packets::all_to_all(core, self.room, x, y))
                 } else {
-                    core.run(crate::all_to_all(core, team, x, y))
+                    core.run(crate::all_to_all(core, self.team(), x, y))
                 }
             }),
         }
@@ -331,8 +325,8 @@ impl Station {
             .iter()
             .fold(0usize, |sum, count| sum.saturating_add(*count));
         let call = fingerprint::<T>(Operation::AllToAllV, total, None);
-        self.staged(call, input, output, |core, team, x, y| {
-            core.run(crate::all_to_all_v(core, team, x, y, counts))
+        self.staged(call, input, output, |core, x, y| {
+            core.run(crate::all_to_all_v(core, self.team(), x, y, counts))
         })
     }
 
@@ -379,12 +373,13 @@ impl Station {
         call: impl FnOnce(u32) -> Fingerprint,
         input: Input<'_, T>,
         output: Output<'_, T>,
-        work: impl FnOnce(&NativeCore, Team<T>, In<T>, Out<T>) -> CoreResult<()>,
+        work: impl FnOnce(&NativeCore, In<T>, Out<T>) -> CoreResult<()>,
     ) -> Result<()> {
-        let team = self.place.team::<T>();
-        self.call(call, |core| {
-            between(core, input, output, |x, y| work(core, team, x, y))
-        })
+        self.call(call, |core| between(core, input, output, |x, y| work(core, x, y)))
+    }
+
+    fn team<T: Element>(&self) -> Team<T> {
+        self.place.team()
     }
 
     fn choose<T: Element>(&self, operation: Operation, count: usize, in_window: bool) -> Way {

@@ -4,10 +4,9 @@
 use super::choose::Chooser;
 use super::error::{Error, Result};
 use super::layout::Place;
-use crate::all_reduce::most_bytes;
+use crate::packets::Room;
 use ringwork_isa::{
-    Device, Dtype, Element, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank,
-    Result as CoreResult, Shared, Signal,
+    Device, Dtype, Element, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank, Result as CoreResult,
 };
 use ringwork_native::cell::Patience;
 use ringwork_native::segment::{Alarm, Attached};
@@ -23,10 +22,9 @@ pub(super) struct Station {
     pub(super) home: Arc<Attached>,
     pub(super) place: Place,
     pub(super) chooser: Chooser,
-    /// The room for packets, how much one of them carries, and what is raised when there are some: for the calls that are over before these are looked up.
-    pub(super) packets: Shared<i64>,
+    /// The room for packets, and how much one of them carries.
+    pub(super) room: Room,
     pub(super) packet_bytes: usize,
-    pub(super) raised: Signal,
     /// The number of the next collective call.
     sequence: Cell<u32>,
     timeout: Duration,
@@ -45,14 +43,14 @@ impl Station {
         let mut core = NativeCore::new(Device(place.me.0), Waiting { patience, limit });
         core.attach(home.clone());
         core.set_calls(home.clone(), place.calls());
+        let room = place.team::<u8>().room()?;
         Ok(Station {
             core,
             home,
             place,
             chooser,
-            packets: place.packets(),
-            packet_bytes: most_bytes(&place.packets()),
-            raised: place.meet().signals().at(0)?,
+            room,
+            packet_bytes: room.most_bytes(),
             sequence: Cell::new(0),
             timeout,
         })
