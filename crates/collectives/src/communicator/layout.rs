@@ -20,20 +20,12 @@ const COUNTERS: u32 = 4;
 const LEAST_PACKET_BYTES: usize = 1 << 10;
 const MOST_PACKET_BYTES: usize = 4 << 10;
 const PACKETS_BYTES: usize = 32 << 10;
-/// The least and the most bytes of scratch, both halves, and for all ranks together: where there are few, what is staged
-/// falls out of their second-level caches before it is written again.
-const LEAST_SCRATCH_BYTES: u64 = 2 << 20;
-const MOST_SCRATCH_BYTES: u64 = 8 << 20;
-const SCRATCHES_BYTES: u64 = 16 << 20;
+/// Bytes of each rank's scratch, both halves. More would let what is staged fall out of a peer's second-level cache before it is
+/// written again, but every rank is made to wait for its pages when it joins.
+const SCRATCH_BYTES: u64 = 2 << 20;
 /// The most bytes for what is on its way to one rank, both halves, and to all of them.
 const SLOT_BYTES: u64 = 64 << 10;
 const SLOTS_BYTES: u64 = 1 << 20;
-
-/// Bytes of scratch of each of `ranks`.
-fn scratch_bytes(ranks: u32) -> u64 {
-    let share = SCRATCHES_BYTES / u64::from(ranks.max(1)).next_power_of_two();
-    share.clamp(LEAST_SCRATCH_BYTES, MOST_SCRATCH_BYTES)
-}
 
 /// Bytes of each rank's packets, one to every rank, in both halves.
 fn packet_area_bytes(ranks: u32) -> u64 {
@@ -49,7 +41,7 @@ fn scratch_at(ranks: u32) -> u64 {
 
 /// Where the labels begin.
 fn labels_at(ranks: u32) -> u64 {
-    scratch_at(ranks) + scratch_bytes(ranks)
+    scratch_at(ranks) + SCRATCH_BYTES
 }
 
 /// Bytes of the slot for one rank, among `ranks`.
@@ -101,7 +93,6 @@ pub(super) struct Place {
     /// Found once: every call needs them.
     packet_area_bytes: u64,
     scratch_at: u64,
-    scratch_bytes: u64,
 }
 
 impl Place {
@@ -112,7 +103,6 @@ impl Place {
             me,
             packet_area_bytes: packet_area_bytes(ranks),
             scratch_at: scratch_at(ranks),
-            scratch_bytes: scratch_bytes(ranks),
         }
     }
 
@@ -157,7 +147,7 @@ impl Place {
     #[inline]
     pub(super) fn team<T: Element>(&self) -> Team<T> {
         let packets = self.packets();
-        let scratch = self.region::<T>(self.scratch_at, self.scratch_bytes / T::DTYPE.bytes() as u64);
+        let scratch = self.region::<T>(self.scratch_at, SCRATCH_BYTES / T::DTYPE.bytes() as u64);
         Team::of(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS), packets)
     }
 
