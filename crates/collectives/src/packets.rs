@@ -1,6 +1,6 @@
 //! Small collectives in packets: payload and flag travel together, so what is staged and what says so are one trip.
 //!
-//! They keep the rules of a [`Team`]: every call takes an epoch of the barrier for each chunk, puts its packets into that
+//! They keep the rules of a [`Team`](crate::Team): every call takes an epoch of the barrier for each chunk, puts its packets into that
 //! epoch's half of the room for packets, and waits for everybody. A half has room for one packet to each rank, always at
 //! the same places: where a flag was looked for once there is never anything else, that could be taken for one.
 //!
@@ -178,7 +178,7 @@ fn get<C: Core, T: Element>(
 }
 
 /// The room for a team's packets, and the counter of its barrier: the barrier's own steps are taken one by one, since at
-/// this size a call more is felt. From [`Team::room`]. A handle: copy it freely.
+/// this size a call more is felt. From [`Team::room`](crate::Team::room). A handle: copy it freely.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     pub(crate) packets: Shared<i64>,
