@@ -39,6 +39,10 @@ pub struct Cell {
 #[cfg(not(loom))]
 const _: () = assert!(std::mem::size_of::<Cell>() as u64 == ringwork_isa::SIGNAL_STRIDE_BYTES);
 
+/// A core that was given away for longer went to programs that nobody here waits for: whoever sleeps gets it back sooner.
+#[cfg(not(loom))]
+const LONGEST_YIELDING: Duration = Duration::from_millis(1);
+
 /// How long to look before sleeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -220,9 +224,13 @@ impl Cell {
                     std::hint::spin_loop();
                 }
             }
+            let until = start + patience.spin + LONGEST_YIELDING;
             for _ in 0..patience.yields {
                 if let Some(end) = look(Looking::Awake) {
                     return end;
+                }
+                if Instant::now() > until {
+                    break;
                 }
                 std::thread::yield_now();
             }
