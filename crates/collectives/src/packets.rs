@@ -4,7 +4,7 @@
 //! epoch's half of the room for packets, and waits for everybody. A half has room for one packet to each rank, always at
 //! the same places: where a flag was looked for once there is never anything else, that could be taken for one.
 //!
-//! The steps are written out in each, the two loops that deal parts to blocks included: functions with instructions in them
+//! The steps are written out in each, the two loops that deal parts to packets included: functions with instructions in them
 //! are futures more, and without those the calls are up to a tenth faster.
 
 use crate::arguments::{dealt_part, my_part, one_part, rooted};
@@ -204,6 +204,7 @@ impl Room {
     }
 
     /// The most bytes that one packet carries.
+    #[inline(always)]
     pub(crate) fn most_bytes(&self) -> usize {
         packet_payload(self.lines)
     }

@@ -32,7 +32,7 @@ impl Station {
                 // By its own name: at this size the choice among all would cost as much as the work.
                 (data, Some(Algorithm::Packet)) => in_place(core, data, |data| {
                     let (x, y) = (data.into(), data.into());
-                    if self.size() > 1 && data.len() * T::DTYPE.bytes() <= self.packet_bytes {
+                    if self.size() > 1 && data.len() * T::DTYPE.bytes() <= self.room.most_bytes() {
                         return core.run(packet_chunk(core, &self.room, x, y, op));
                     }
                     core.run(packet(core, self.team(), x, y, op))

@@ -22,9 +22,8 @@ pub(super) struct Station {
     pub(super) home: Arc<Attached>,
     pub(super) place: Place,
     pub(super) chooser: Chooser,
-    /// The room for packets, and how much one of them carries.
+    /// The room for packets.
     pub(super) room: Room,
-    pub(super) packet_bytes: usize,
     /// The number of the next collective call.
     sequence: Cell<u32>,
     timeout: Duration,
@@ -50,7 +49,6 @@ impl Station {
             place,
             chooser,
             room,
-            packet_bytes: room.most_bytes(),
             sequence: Cell::new(0),
             timeout,
         })
