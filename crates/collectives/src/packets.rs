@@ -2,12 +2,17 @@
 //!
 //! They keep the rules of a [`Team`](crate::Team): every call takes an epoch of the barrier for each chunk, puts its packets into that
 //! epoch's half of the room for packets, and waits for everybody. A half has room for one packet to each rank, always at
-//! the same places: where a flag was looked for once there is never anything else, that could be taken for one.
+//! the same places: where a flag was looked for once there is never anything else, that could be taken for one. Only
+//! [`broadcast`], where one rank has something to say, has a [`Ring`] of its own and does not wait.
 //!
 //! The steps are written out in each, the two loops that deal parts to packets included: functions with instructions in them
 //! are futures more, and without those the calls are up to a tenth faster.
 
-use crate::arguments::{dealt_part, my_part, one_part, rooted};
+mod broadcast;
+
+pub use broadcast::{RING_PACKETS, Ring, broadcast};
+
+use crate::arguments::{dealt_part, my_part, one_part};
 use crate::chunk::{chunks, clip};
 use crate::team::members;
 use ringwork_isa::{
@@ -86,44 +91,6 @@ pub async fn reduce_scatter<C: Core, T: Element>(
     Ok(())
 }
 
-/// `y` becomes the root's `x`; as [`broadcast`](crate::broadcast()).
-///
-/// # Errors
-/// As [`broadcast`](crate::broadcast()).
-pub async fn broadcast<C: Core, T: Element>(
-    core: &C,
-    room: Room,
-    x: In<T>,
-    y: Out<T>,
-    root: Rank,
-) -> Result<()> {
-    let ranks = room.raised.ranks();
-    let is_root = rooted((room.raised.holder(), ranks), &x, &y, root)?;
-    if ranks == 1 {
-        return core.copy(y, x).await;
-    }
-    for chunk in room.chunks::<T>(y.len()) {
-        let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let packet = room.packets.half(epoch);
-        let piece = y.slice(chunk.clone())?;
-        if is_root {
-            let source = x.slice(chunk)?;
-            core.put_packet(packet, source, epoch).await?;
-            core.notify(room.raised, Notify::Set(epoch)).await?;
-            core.copy(piece, source).await?;
-        } else {
-            core.notify(room.raised, Notify::Set(epoch)).await?;
-            core.get_packet(piece, packet.on(root)?, room.raised.on(root)?, epoch)
-                .await?;
-        }
-        // Who has the root's packets knows that the root has begun, and of no other.
-        if is_root || ranks > 2 {
-            room.meet(core, epoch).await?;
-        }
-    }
-    Ok(())
-}
-
 /// `y` becomes part `me` of everybody's `x`; as [`all_to_all`](crate::all_to_all()).
 ///
 /// # Errors
@@ -188,8 +155,8 @@ pub struct Room {
 }
 
 impl Room {
-    pub(crate) fn new(packets: Shared<i64>, raised: Signal) -> Room {
-        let lines = packets.half(0).len() / LINE_WORDS / (packets.ranks() as usize).max(1);
+    /// Of packets of so many `lines`.
+    pub(crate) fn new(packets: Shared<i64>, raised: Signal, lines: usize) -> Room {
         Room {
             packets,
             raised,

@@ -2,9 +2,10 @@
 
 use crate::arguments::same_domain;
 use crate::chunk::chunks;
-use crate::packets::Room;
+use crate::packets::{RING_PACKETS, Ring, Room};
 use ringwork_isa::{
     Barrier, Compare, Core, Element, Error, LINE_WORDS, Notify, Rank, Result, Shared, Signal, Signals,
+    packet_lines,
 };
 use std::ops::Range;
 
@@ -23,8 +24,9 @@ use std::ops::Range;
 ///   own count starts.
 /// - **TEAM-3 (one epoch, one half).** An operation that uses the scratch uses one epoch `e`, and no
 ///   other scratch than `half(e)`. (Two epochs would let the next operation have the same parity.)
-/// - **TEAM-4 (nobody ahead).** No operation ends on a rank before every rank has begun it, and begins on
-///   no rank before the one before has ended there.
+/// - **TEAM-4 (nobody ahead).** No operation that takes an epoch ends on a rank before every rank has begun it, and it
+///   begins on no rank before the one before has ended there. (A [broadcast in packets](crate::packets::broadcast) takes
+///   none.)
 ///
 /// Hence `half(e)` is not written again, by the operation of epoch `e + 2`, before the operation of
 /// `e + 1` has ended on the writer, so begun on every rank, so everybody has ended the operation of `e`.
@@ -40,8 +42,8 @@ pub struct Team<T> {
 }
 
 impl<T: Element> Team<T> {
-    /// Step counters that a team needs on every rank: one per direction around a ring.
-    pub const STEP_CELLS: u32 = 2;
+    /// Step counters that a team needs on every rank: one per direction around a ring, and one of broadcasts in packets.
+    pub const STEP_CELLS: u32 = 3;
 
     /// A team over a scratch buffer, a barrier and step counters that nothing else touches (but other
     /// teams of the same three may).
@@ -87,19 +89,26 @@ impl<T: Element> Team<T> {
         }
     }
 
-    /// The same team with room for packets, which [`packet`](crate::all_reduce::packet) needs: a multiple of
-    /// 16 words for every rank. Each half is used in turn, and has a packet to each rank.
+    /// The words for the packets of a team, if each is to carry so many bytes: one to each rank in both halves, and the
+    /// ring of broadcasts.
+    #[must_use]
+    pub fn packet_words(ranks: usize, bytes: usize) -> usize {
+        packets_of(ranks) * packet_lines(bytes) * LINE_WORDS
+    }
+
+    /// The same team with room for packets, which [`packet`](crate::all_reduce::packet) needs: as many words as
+    /// [`packet_words`](Team::packet_words) says for some number of bytes.
     ///
     /// # Errors
-    /// If it is not of the same domain, or no such multiple.
+    /// If it is not of the same domain, or no whole packets.
     #[track_caller]
     pub fn with_packets(self, packets: Shared<i64>) -> Result<Team<T>> {
         same_domain("the packets", &packets, &self.meet)?;
-        let unit = 2 * LINE_WORDS * self.ranks() as usize;
+        let unit = packets_of(self.ranks() as usize) * LINE_WORDS;
         if packets.is_empty() || !packets.len().is_multiple_of(unit) {
             let (words, ranks) = (packets.len(), self.ranks());
             return Err(Error::failed(format!(
-                "{words} words are no whole packets to {ranks} ranks for both halves; declare a multiple of {unit}"
+                "{words} words are no whole packets to {ranks} ranks for both halves and a ring; declare a multiple of {unit}"
             )));
         }
         Ok(Team {
@@ -114,13 +123,38 @@ impl<T: Element> Team<T> {
     /// If there is none.
     #[inline]
     pub fn room(&self) -> Result<Room> {
-        let raised = self.meet.signals().at(0)?;
-        match self.packets {
-            Some(packets) => Ok(Room::new(packets, raised)),
-            None => Err(Error::failed(
+        let (packets, lines) = self.packets()?;
+        let halves = packets.slice(0..self.ring_at(lines))?;
+        Ok(Room::new(halves, self.meet.signals().at(0)?, lines))
+    }
+
+    /// The ring of packets that broadcasts go through.
+    ///
+    /// # Errors
+    /// If there is none.
+    #[inline]
+    pub fn ring(&self) -> Result<Ring> {
+        let (packets, lines) = self.packets()?;
+        let ring = packets.slice(self.ring_at(lines)..packets.len())?;
+        Ok(Ring::new(ring, self.steps.at(GIVEN)?, self.meet, lines))
+    }
+
+    /// All packets, and the lines of each.
+    #[inline]
+    fn packets(&self) -> Result<(Shared<i64>, usize)> {
+        let Some(packets) = self.packets else {
+            return Err(Error::failed(
                 "this team has no packets; declare them, or use another algorithm",
-            )),
-        }
+            ));
+        };
+        let lines = packets.len() / packets_of(self.ranks() as usize) / LINE_WORDS;
+        Ok((packets, lines))
+    }
+
+    /// The word at which the ring begins: after both halves.
+    #[inline]
+    fn ring_at(&self, lines: usize) -> usize {
+        2 * self.ranks() as usize * lines * LINE_WORDS
     }
 
     /// The rank that holds this handle.
@@ -202,6 +236,15 @@ impl<T: Element> Team<T> {
             epoch,
         })
     }
+}
+
+/// The step counter of broadcasts in packets.
+const GIVEN: u32 = 2;
+
+/// The packets of each of `ranks` ranks: one to every rank in both halves, and the ring.
+#[inline]
+fn packets_of(ranks: usize) -> usize {
+    2 * ranks + RING_PACKETS
 }
 
 /// Every member, from me on and around.

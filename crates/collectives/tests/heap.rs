@@ -21,9 +21,8 @@ use std::time::Duration;
 
 const COUNT: usize = 7;
 const SCRATCH_BYTES: u64 = 256;
-/// A packet of two lines to each rank, in each half.
 fn packet_area_bytes(ranks: u32) -> u64 {
-    u64::from(ranks) * 256
+    Team::<i32>::packet_words(ranks as usize, 100) as u64 * 8
 }
 
 /// A rank's handles: a team, an input and an output of `COUNT`.
@@ -68,10 +67,14 @@ fn place(layout: &Layout, me: Rank) -> Place {
     };
     let packets = Region::from_span(words).unwrap();
     Place {
-        team: Team::new(region(0, SCRATCH_BYTES / 4), meet, signals(1, 2))
-            .unwrap()
-            .with_packets(packets)
-            .unwrap(),
+        team: Team::new(
+            region(0, SCRATCH_BYTES / 4),
+            meet,
+            signals(1, Team::<i32>::STEP_CELLS),
+        )
+        .unwrap()
+        .with_packets(packets)
+        .unwrap(),
         x: region(SCRATCH_BYTES, COUNT as u64),
         y: region(SCRATCH_BYTES + 64, COUNT as u64),
     }
@@ -82,7 +85,7 @@ fn on_threads(ranks: u32, kernel: impl AsyncFn(&NativeCore, Place) -> Result<()>
     let layout = Layout::windows(
         Segment(1),
         ranks,
-        3,
+        1 + Team::<i32>::STEP_CELLS,
         SCRATCH_BYTES + 128 + packet_area_bytes(ranks),
     )
     .unwrap();

@@ -267,6 +267,6 @@ fn a_team_of_things_from_different_domains_is_refused() {
     };
     assert!(
         text(world.meet(me), one, scratch)
-            .ends_with("a team needs 2 step signals and got 1; declare that many")
+            .ends_with("a team needs 3 step signals and got 1; declare that many")
     );
 }

@@ -220,6 +220,14 @@ pub enum ErrorKind {
         /// What was waited for.
         waited: Waited,
     },
+    /// A member that this rank waited for has left the domain.
+    #[error("rank {rank} has left; {waited}")]
+    PeerLeft {
+        /// Who left.
+        rank: Rank,
+        /// What was waited for.
+        waited: Waited,
+    },
     /// The domain was aborted while this rank waited.
     #[error("aborted because {reason}; {waited}")]
     Aborted {

@@ -206,11 +206,12 @@ impl Cell {
         exit: &dyn Fn(Looking) -> Option<E>,
     ) -> Result<i32, Ended<E>> {
         let look = |looking| {
-            let value = self.load();
-            if satisfied(value) {
-                return Some(Ok(value));
-            }
-            exit(looking).map(|why| Err(Ended::Exit(why)))
+            let now = || Some(self.load()).filter(|value| satisfied(*value)).map(Ok);
+            now().or_else(|| {
+                let why = exit(looking)?;
+                // It may have come between the two looks: who said goodbye said this before.
+                now().or(Some(Err(Ended::Exit(why))))
+            })
         };
         #[cfg(not(loom))]
         {

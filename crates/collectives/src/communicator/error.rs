@@ -60,6 +60,16 @@ pub enum Error {
         /// The call that failed.
         call: String,
     },
+    /// The rank at the other end has dropped its communicator.
+    #[error("rank {rank} has left: it dropped its communicator; rank {me} was in {call}")]
+    Left {
+        /// Who waited.
+        me: Rank,
+        /// Who left.
+        rank: Rank,
+        /// The call that failed.
+        call: String,
+    },
     /// A rank aborted the communicator, or gave up waiting.
     #[error("{reason} (rank {me} was in {call})")]
     Aborted {

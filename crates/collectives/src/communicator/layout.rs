@@ -2,10 +2,7 @@
 
 use super::error::Result;
 use crate::{Post, Team};
-use ringwork_isa::{
-    Barrier, Element, LINE_BYTES, Rank, Region, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span,
-    packet_lines,
-};
+use ringwork_isa::{Barrier, Element, Rank, Region, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span};
 use ringwork_native::memory::PAGE_BYTES;
 use ringwork_native::segment::Layout;
 
@@ -13,8 +10,8 @@ use ringwork_native::segment::Layout;
 /// what was sent to it and what was taken from it.
 const MEET: u32 = 0;
 const STEPS: u32 = 1;
-const CALLS: u32 = 3;
-const COUNTERS: u32 = 4;
+const CALLS: u32 = STEPS + Team::<u8>::STEP_CELLS;
+const COUNTERS: u32 = CALLS + 1;
 
 /// The least and the most bytes of payload in a packet, and in all of a rank's packets.
 const LEAST_PACKET_BYTES: usize = 1 << 10;
@@ -27,11 +24,12 @@ const SCRATCH_BYTES: u64 = 2 << 20;
 const SLOT_BYTES: u64 = 64 << 10;
 const SLOTS_BYTES: u64 = 1 << 20;
 
-/// Bytes of each rank's packets, one to every rank, in both halves.
+/// Bytes of each rank's packets.
 fn packet_area_bytes(ranks: u32) -> u64 {
-    let ranks = ranks.max(1) as usize;
-    let payload = (PACKETS_BYTES / ranks.next_power_of_two()).clamp(LEAST_PACKET_BYTES, MOST_PACKET_BYTES);
-    (2 * ranks * packet_lines(payload) * LINE_BYTES) as u64
+    let ranks = ranks as usize;
+    let each = PACKETS_BYTES / ranks.max(1).next_power_of_two();
+    let payload = each.clamp(LEAST_PACKET_BYTES, MOST_PACKET_BYTES);
+    Team::<u8>::packet_words(ranks, payload) as u64 * 8
 }
 
 /// Where the scratch begins.

@@ -203,7 +203,7 @@ impl Station {
                 data => in_place(core, data, |data| {
                     let (x, y) = (data.into(), data.into());
                     if way == Way::Packet {
-                        core.run(packets::broadcast(core, self.room, x, y, Rank(root)))
+                        core.run(packets::broadcast(core, self.ring, x, y, Rank(root)))
                     } else {
                         core.run(crate::broadcast(core, self.team(), x, y, Rank(root)))
                     }

@@ -4,7 +4,7 @@
 use super::choose::Chooser;
 use super::error::{Error, Result};
 use super::layout::Place;
-use crate::packets::Room;
+use crate::packets::{Ring, Room};
 use ringwork_isa::{
     Device, Dtype, Element, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank, Result as CoreResult,
 };
@@ -22,8 +22,9 @@ pub(super) struct Station {
     pub(super) home: Arc<Attached>,
     pub(super) place: Place,
     pub(super) chooser: Chooser,
-    /// The room for packets.
+    /// The room for packets, and the ring of broadcasts.
     pub(super) room: Room,
+    pub(super) ring: Ring,
     /// The number of the next collective call.
     sequence: Cell<u32>,
     timeout: Duration,
@@ -42,13 +43,15 @@ impl Station {
         let mut core = NativeCore::new(Device(place.me.0), Waiting { patience, limit });
         core.attach(home.clone());
         core.set_calls(home.clone(), place.calls());
-        let room = place.team::<u8>().room()?;
+        let team = place.team::<u8>();
+        let (room, ring) = (team.room()?, team.ring()?);
         Ok(Station {
             core,
             home,
             place,
             chooser,
             room,
+            ring,
             sequence: Cell::new(0),
             timeout,
         })
@@ -158,6 +161,12 @@ impl Station {
                 self.raise(error.to_string());
                 error
             }
+            ErrorKind::PeerLeft { rank, .. } => {
+                let (me, rank, call) = (self.place.me, *rank, call.to_string());
+                let error = Error::Left { me, rank, call };
+                self.raise(error.to_string());
+                error
+            }
             // Whatever it is, the others must not wait for this rank.
             _ => {
                 self.raise(error.to_string());
@@ -173,11 +182,15 @@ impl Station {
     /// Who keeps `call` from getting on: those who are not in it; else those who are furthest behind in it.
     fn missing(&self, call: &Fingerprint, waited_on: Rank) -> Vec<Rank> {
         let others = || (0..self.size()).map(Rank).filter(|rank| *rank != self.place.me);
-        let elsewhere = |rank: &Rank| {
+        // Who is ahead has been here.
+        let absent = |rank: &Rank| {
             let last = self.core.last_call(*rank);
-            last.is_none_or(|last| last.sequence() != call.sequence() || last.operation() != call.operation())
+            last.is_none_or(|last| {
+                let ahead = last.sequence().wrapping_sub(call.sequence()).cast_signed();
+                ahead < 0 || ahead == 0 && last.operation() != call.operation()
+            })
         };
-        let absent: Vec<Rank> = others().filter(elsewhere).collect();
+        let absent: Vec<Rank> = others().filter(absent).collect();
         if !absent.is_empty() {
             return absent;
         }
@@ -200,6 +213,6 @@ impl Drop for Station {
         let sequence = self.sequence.get();
         self.core
             .announce(Fingerprint::new(sequence, Operation::Leave, Dtype::U8, 0));
-        self.home.rouse();
+        self.home.leave(self.place.me);
     }
 }

@@ -74,6 +74,53 @@ fn until_three(mut comm: Communicator) -> Communicator {
 }
 
 #[test]
+fn a_root_need_not_stay_until_its_small_broadcasts_are_taken() {
+    all_well(&spmd(here!(), 3, |comm| {
+        let mut process = [i64::from(std::process::id())];
+        comm.broadcast(&mut process, 0).unwrap();
+        if comm.rank() != 0 {
+            until_ended(process[0]);
+        }
+        for round in 0..5 {
+            let mut data = [comm.rank() as i32 + 10 * round; 20];
+            comm.broadcast(&mut data, 0).unwrap();
+            assert_eq!(data, [10 * round; 20]);
+        }
+    }));
+}
+
+#[test]
+fn who_has_left_and_ended_is_not_missed_by_those_who_do_not_wait_for_it() {
+    all_well(&spmd(here!(), 3, |comm| {
+        let mut process = [i64::from(std::process::id())];
+        comm.broadcast(&mut process, 2).unwrap();
+        let mut data = [f64::from(comm.rank()); 5];
+        match comm.rank() {
+            2 => return,
+            me => {
+                until_ended(process[0]);
+                let (input, peer) = (data, 1 - me);
+                comm.exchange((&input, peer), (&mut data, peer)).unwrap();
+                assert_eq!(data, [f64::from(peer); 5]);
+            }
+        }
+        let text = comm.recv(&mut data, 2).unwrap_err().to_string();
+        assert!(text.contains("rank 2 has left"), "{text}");
+    }));
+}
+
+/// Waits until a process has ended, whether or not its parent has asked for it.
+fn until_ended(process: i64) {
+    let ended = || match std::fs::read_to_string(format!("/proc/{process}/stat")) {
+        Ok(stat) => stat.contains(") Z"),
+        Err(_) => true,
+    };
+    while !ended() {
+        std::thread::sleep(Duration::from_millis(1)); // it is looked again
+    }
+}
+
+#[test]
 fn an_abort_frees_everybody() {
     all_well(&spmd(here!(), 3, |comm| {
         if comm.rank() == 2 {

@@ -107,6 +107,22 @@ fn three_ranks_that_disagree_all_learn_of_it() {
 }
 
 #[test]
+fn a_root_that_has_gone_on_is_named_by_those_who_called_something_else() {
+    all_well(&spmd(here!(), 3, |comm| {
+        let text = if comm.rank() == 1 {
+            comm.broadcast(&mut [1u8], 1).unwrap();
+            comm.barrier().unwrap_err().to_string()
+        } else {
+            comm.all_reduce(&mut [1f32; 3], ReduceOp::Sum)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(text.contains("called all_reduce of 3 x f32"), "{text}");
+        assert!(text.contains("called broadcast of 1 x u8"), "{text}");
+    }));
+}
+
+#[test]
 fn a_message_of_another_length_is_reported_by_both() {
     all_well(&spmd(here!(), 2, |comm| {
         let error = if comm.rank() == 0 {

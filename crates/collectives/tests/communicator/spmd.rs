@@ -73,6 +73,7 @@ pub(crate) fn spmd(test: &str, size: u32, body: impl FnOnce(&mut Communicator)) 
     if rank().is_some() {
         let mut comm = Communicator::from_env().expect("joining");
         body(&mut comm);
+        drop(comm);
         done();
     }
     ends(start(test, size, &[]))

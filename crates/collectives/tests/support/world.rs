@@ -6,8 +6,7 @@ use super::schedule::Schedule;
 use ringwork_collectives::{Post, Team};
 use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{
-    Barrier, Dtype, Element, LINE_WORDS, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals,
-    Span,
+    Barrier, Dtype, Element, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,14 +17,16 @@ const PRIVATE: u32 = 100;
 /// What memory holds that nobody has written.
 pub const POISON: u8 = 0xa5;
 
+const STEPS: u32 = Team::<u8>::STEP_CELLS;
+
 /// Cells per rank: the barrier, the steps, and twice as many spare ones as there are ranks.
 fn cells(ranks: u32) -> u32 {
-    3 + 2 * ranks
+    1 + STEPS + 2 * ranks
 }
 
-/// Room for a packet of twelve lines to each rank, in both halves: 448 bytes.
+/// Room for packets of 448 bytes.
 fn packet_words(ranks: u32) -> u64 {
-    2 * 12 * u64::from(ranks) * LINE_WORDS as u64
+    Team::<u8>::packet_words(ranks as usize, 448) as u64
 }
 
 #[derive(Debug)]
@@ -85,12 +86,12 @@ impl World {
     }
 
     pub fn steps(&self, me: Rank) -> Signals {
-        self.signals(me, 1, 2)
+        self.signals(me, 1, STEPS)
     }
 
     /// One spare cell for every rank.
     pub fn matrix(&self, me: Rank) -> Signals {
-        self.signals(me, 3, self.ranks)
+        self.signals(me, 1 + STEPS, self.ranks)
     }
 
     /// Slots of `each` elements per half, with their labels and counters.
@@ -99,7 +100,10 @@ impl World {
         let labels = self.window_buffer(Dtype::I64, Post::<T>::label_words(self.ranks));
         let post = |rank: u32| {
             let (me, at) = (Rank(rank), rank as usize);
-            let (sent, taken) = (self.matrix(me), self.signals(me, 3 + self.ranks, self.ranks));
+            let (sent, taken) = (
+                self.matrix(me),
+                self.signals(me, 1 + STEPS + self.ranks, self.ranks),
+            );
             let (slots, labels) = (typed(slots[at]), typed(labels[at]));
             Post::new(slots, labels, sent, taken).unwrap()
         };

@@ -4,7 +4,7 @@ use super::waits::Awaited;
 use super::{At, NativeCore};
 use crate::cell::Cell;
 use crate::segment::Attached;
-use ringwork_isa::{Error, ErrorKind, Fingerprint, Rank, Signals};
+use ringwork_isa::{Error, ErrorKind, Fingerprint, Rank, Result, Signals};
 use std::sync::Arc;
 
 /// The collective call under way, if any, as it lies in shared memory: a handful of words, for every instruction looks
@@ -55,40 +55,55 @@ impl Calls {
 }
 
 impl NativeCore {
+    /// What a signal means beside which there is no note of my call, which is `words`: that the peer has been in it and
+    /// has gone on, or that it is in another.
     #[cold]
     #[inline(never)]
-    pub(super) fn out_of_step(&self, cell: Awaited<'_>, words: [u64; 2], at: At) -> Error {
-        let noted = cell.cell.noted(sequence(words));
-        self.mismatch_with(cell.name.on(), noted).unwrap_or_else(|| {
-            // A note of another call in its place: the peer is out of step.
+    pub(super) fn other_note(&self, cell: Awaited<'_>, words: [u64; 2], at: At) -> Result<()> {
+        let (noted, peer) = (cell.cell.noted(sequence(words)), cell.name.on());
+        let ahead = sequence(noted).wrapping_sub(sequence(words)).cast_signed();
+        if noted[0] != 0 && ahead > 0 {
+            return Ok(());
+        }
+        let found = self.mismatch_with(peer, words, noted);
+        let found = found.or_else(|| self.parting(peer)).unwrap_or_else(|| {
             let call = Fingerprint::from_words(words).map_or_else(String::new, |call| call.to_string());
-            let message = format!("rank {} is not in {call}", cell.name.on());
+            let message = format!("rank {peer} is not in {call}");
             ErrorKind::Failed {
                 message,
                 site: at.into(),
             }
             .into()
-        })
+        });
+        Err(found)
     }
 
     /// Whether `peer` says that it is in another call of the same number.
     pub(super) fn mismatch(&self, peer: Rank) -> Option<Error> {
-        let (sequence, _) = self.call.get()?;
-        self.mismatch_with(peer, self.calls.as_ref()?.of(peer)?.noted(sequence))
+        let (sequence, mine) = self.call.get()?;
+        self.mismatch_with(peer, mine, self.calls.as_ref()?.of(peer)?.noted(sequence))
     }
 
-    pub(super) fn mismatch_with(&self, peer: Rank, words: [u64; 2]) -> Option<Error> {
-        let (_, mine) = self.call.get()?;
-        let (call, theirs) = (Fingerprint::from_words(mine)?, Fingerprint::from_words(words)?);
-        let other_kind = theirs.operation().is_between_two();
-        if words == mine || theirs.sequence() != call.sequence() || other_kind {
+    /// Whether `peer` is in another call than I was in under that number.
+    pub(super) fn parting(&self, peer: Rank) -> Option<Error> {
+        let calls = self.calls.as_ref()?;
+        let theirs = self.last_call(peer)?;
+        self.mismatch_with(peer, calls.mine()?.noted(theirs.sequence()), theirs.words())
+    }
+
+    /// An error, if these are two calls of the same number, and not the same.
+    fn mismatch_with(&self, peer: Rank, mine: [u64; 2], theirs: [u64; 2]) -> Option<Error> {
+        let same = mine == theirs;
+        let (mine, theirs) = (Fingerprint::from_words(mine)?, Fingerprint::from_words(theirs)?);
+        let between_two = theirs.operation().is_between_two() || mine.operation().is_between_two();
+        if same || theirs.sequence() != mine.sequence() || between_two {
             return None;
         }
         let me = self.calls.as_ref().map_or(Rank(0), |calls| calls.row.me);
         Some(
             ErrorKind::Mismatch {
                 me,
-                mine: call.to_string(),
+                mine: mine.to_string(),
                 peer,
                 theirs: theirs.to_string(),
             }

@@ -421,17 +421,29 @@ impl NativeCore {
                     return Ok(());
                 }
                 if (seen ^ flag.0) & u64::from(u32::MAX) == 0 {
-                    return Err(self.mismatch(raised.rank()).unwrap_or_else(|| stray(raised, at)));
+                    return Err(self.other_packet(raised, at));
                 }
                 std::hint::spin_loop();
             }
         }
-        // Its signal follows its packets: what sleeps on the one finds the other.
-        self.wait_now(awaited, Compare::Ge, epoch, at)?;
+        // Its signal follows its packets: what sleeps on the one finds the other. The flag says more than a note beside
+        // the signal would, which may be of a later call by now.
+        self.wait_long(awaited, (Compare::Ge, epoch), at)?;
         match line.flag().load(Ordering::Acquire) {
             seen if seen == flag.0 => Ok(()),
-            _ => Err(self.mismatch(raised.rank()).unwrap_or_else(|| stray(raised, at))),
+            _ => Err(self.other_packet(raised, at)),
         }
+    }
+}
+
+impl NativeCore {
+    /// A packet of another call came, or a signal without one.
+    #[cold]
+    fn other_packet(&self, raised: &Signal, at: At) -> Error {
+        let peer = raised.rank();
+        self.mismatch(peer)
+            .or_else(|| self.parting(peer))
+            .unwrap_or_else(|| stray(raised, at))
     }
 }
 

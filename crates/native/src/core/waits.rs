@@ -39,7 +39,7 @@ impl NativeCore {
         }
         match self.call.get() {
             Some((sequence, words)) if cell.cell.noted(sequence) != words => {
-                Err(self.out_of_step(cell, words, at))
+                self.other_note(cell, words, at).map(|()| value)
             }
             _ => Ok(value),
         }
@@ -72,6 +72,10 @@ impl NativeCore {
         let waited = awaited.name.waited(cell.load(), (compare, operand), at);
         Err(match (ended, segment.alarm()) {
             (Ended::Exit(Exit::Mismatch(error)), _) => *error,
+            (Ended::Exit(Exit::Left), _) => {
+                let rank = waited.on;
+                ErrorKind::PeerLeft { rank, waited }.into()
+            }
             (
                 Ended::Exit(Exit::Alarm),
                 Some(Alarm {
@@ -102,7 +106,10 @@ impl NativeCore {
         }
         match looking {
             Looking::Awake => None,
-            Looking::BeforeSleep => self.mismatch(on).map(|error| Exit::Mismatch(Box::new(error))),
+            Looking::BeforeSleep => match self.mismatch(on) {
+                Some(error) => Some(Exit::Mismatch(Box::new(error))),
+                None => segment.has_left(on).then_some(Exit::Left),
+            },
         }
     }
 }
@@ -168,4 +175,6 @@ pub(super) enum Exit {
     Alarm,
     /// The peer is in another call.
     Mismatch(Box<Error>),
+    /// The peer has left the domain.
+    Left,
 }

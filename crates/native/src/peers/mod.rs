@@ -10,7 +10,7 @@
 //! - **PEER-1 (same user).** Both ends of every connection check that the other runs under the same user id.
 //! - **PEER-2 (asked for by number).** A descriptor is handed out only to whoever knows its nonce.
 //! - **PEER-3 (a death is told once).** When a pidfd fires, the alarm of every segment that the dead process is
-//!   a member of is raised by every survivor; the first one counts.
+//!   a member of, and has not left, is raised by every survivor; the first one counts.
 
 mod regroup;
 mod rendezvous;
@@ -267,10 +267,11 @@ fn raise(segment: &Attached, members: &[u32], pid: u32) {
     let rank = members
         .iter()
         .position(|member| *member == pid)
-        .and_then(|rank| u32::try_from(rank).ok());
-    if let Some(rank) = rank {
+        .and_then(|rank| u32::try_from(rank).ok())
+        .map(Rank);
+    if let Some(rank) = rank.filter(|rank| !segment.has_left(*rank)) {
         segment.raise(&Alarm {
-            dead: Some(Rank(rank)),
+            dead: Some(rank),
             reason: format!("process {pid} ended"),
         });
     }

@@ -1,7 +1,7 @@
 //! The alarm of a domain: one word in the header that ends every wait there (SEG-4).
 
 use super::{Attached, REASON_BYTES, REASON_LEN, at, truncated};
-use ringwork_isa::Rank;
+use ringwork_isa::{MAX_RANKS, Rank};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -89,6 +89,19 @@ impl Attached {
         })
     }
 
+    /// Says that `rank` is done here: nobody need be alarmed when its process ends.
+    pub fn leave(&self, rank: Rank) {
+        self.header_word(at::LEFT)
+            .fetch_or(left_bit(rank), Ordering::SeqCst);
+        self.rouse();
+    }
+
+    /// Whether `rank` has said that it is done here.
+    #[must_use]
+    pub fn has_left(&self, rank: Rank) -> bool {
+        self.header_word(at::LEFT).load(Ordering::SeqCst) & left_bit(rank) != 0
+    }
+
     /// How often it was reset: what tells counts of signals from those before.
     #[must_use]
     #[inline(always)]
@@ -103,5 +116,12 @@ impl Attached {
         }
         self.header_word(at::GENERATION).fetch_add(1, Ordering::SeqCst);
         self.header_word(at::ALARM).store(QUIET, Ordering::SeqCst);
+        self.header_word(at::LEFT).store(0, Ordering::SeqCst);
     }
+}
+
+const _: () = assert!(MAX_RANKS <= u64::BITS, "a bit for every rank");
+
+fn left_bit(rank: Rank) -> u64 {
+    1u64.checked_shl(rank.0).unwrap_or(0)
 }

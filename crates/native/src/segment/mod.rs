@@ -34,7 +34,7 @@ pub const MAX_SIGNALS: u32 = 1 << 16;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"RINGWORK");
 const LAYOUT: u64 =
-    signature_hash("magic layout nonce segment ranks signals stride alarm reason generation; v2");
+    signature_hash("magic layout nonce segment ranks signals stride alarm reason generation left; v3");
 
 /// Offsets of the words in page 0.
 mod at {
@@ -49,6 +49,7 @@ mod at {
     pub(super) const ALARM_RANK: u64 = 136;
     pub(super) const REASON_LEN: u64 = 144;
     pub(super) const GENERATION: u64 = 152;
+    pub(super) const LEFT: u64 = 160;
     pub(super) const REASON: u64 = 256;
 }
 const REASON_LEN: usize = 4096 - 256;

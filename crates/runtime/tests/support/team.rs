@@ -38,7 +38,7 @@ pub struct Reducers {
 pub fn spec(members: &[Device], count: usize) -> DomainSpec {
     DomainSpec::new("tp", members.iter().copied())
         .buffer::<f32>("scratch", 2 * count)
-        .buffer::<i64>("packets", 64 * members.len())
+        .buffer::<i64>("packets", Team::<f32>::packet_words(members.len(), 100))
         .barrier("meet")
         .signals("steps", Team::<f32>::STEP_CELLS)
 }

@@ -1,0 +1,85 @@
+//! Broadcast in packets, whose root does not wait: it goes on when its packet is put.
+//!
+//! # Model
+//! Every broadcast (of more than a packet carries: each chunk of one) has the next number `b`, the same on every rank, and
+//! every rank counts them in a signal of its own. The root puts its packet into place `b mod RING_PACKETS` of its ring; the
+//! others take it from there, whenever they come. Before every number that begins the ring anew, everybody meets.
+//!
+//! # Invariants
+//! - **RING-1 (in step).** The counter of a rank is written by that rank only, one more for every broadcast, whoever is its
+//!   root.
+//! - **RING-2 (read before written).** A place is written again, for `b + RING_PACKETS`, after a meeting that began after
+//!   every rank had ended `b`: one of every `RING_PACKETS` numbers in a row begins the ring.
+//!
+//! Beside the meetings no epoch of the team is taken, and nothing of its scratch: other operations neither see nor mind
+//! how far a root is ahead.
+
+use crate::arguments::rooted;
+use crate::chunk::chunks;
+use ringwork_isa::{
+    Barrier, Core, Element, In, LINE_WORDS, Notify, Out, Rank, Result, Shared, Signal, packet_payload,
+};
+
+/// The packets of a ring: how far a root may be ahead.
+pub const RING_PACKETS: usize = 8;
+
+/// `y` becomes the root's `x`; as [`broadcast`](crate::broadcast()), but the root may return before anybody else has begun.
+///
+/// # Errors
+/// As [`broadcast`](crate::broadcast()).
+pub async fn broadcast<C: Core, T: Element>(
+    core: &C,
+    ring: Ring,
+    x: In<T>,
+    y: Out<T>,
+    root: Rank,
+) -> Result<()> {
+    let given = ring.given;
+    let is_root = rooted((given.holder(), given.ranks()), &x, &y, root)?;
+    if given.ranks() == 1 {
+        return core.copy(y, x).await;
+    }
+    for chunk in chunks(y.len(), packet_payload(ring.lines) / T::DTYPE.bytes()) {
+        let number = core.recall(given).await?.wrapping_add(1);
+        let place = number.cast_unsigned() as usize % RING_PACKETS;
+        if place == 0 {
+            ring.meet.arrive_and_wait(core).await?;
+        }
+        let words = ring.lines * LINE_WORDS;
+        let packet = ring.packets.slice(place * words..(place + 1) * words)?;
+        let piece = y.slice(chunk.clone())?;
+        if is_root {
+            let source = x.slice(chunk)?;
+            core.put_packet(packet, source, number).await?;
+            core.notify(given, Notify::Set(number)).await?;
+            core.copy(piece, source).await?;
+        } else {
+            core.get_packet(piece, packet.on(root)?, given.on(root)?, number)
+                .await?;
+            core.notify(given, Notify::Set(number)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The ring of packets that broadcasts go through. From [`Team::ring`](crate::Team::ring). A handle: copy it freely.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring {
+    packets: Shared<i64>,
+    given: Signal,
+    meet: Barrier,
+    /// Lines of each packet.
+    lines: usize,
+}
+
+impl Ring {
+    /// Of packets of so many `lines`.
+    pub(crate) fn new(packets: Shared<i64>, given: Signal, meet: Barrier, lines: usize) -> Ring {
+        Ring {
+            packets,
+            given,
+            meet,
+            lines,
+        }
+    }
+}
