@@ -50,7 +50,7 @@ pub(crate) struct LaunchArguments {
 /// How ranks are bound to cores.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Pin {
-    /// Each to a core of its own if there are enough, else not at all
+    /// Each to a core of its own if there are enough; several to a core if every core gets as many; else not at all
     Auto,
     /// Not at all
     None,

@@ -67,7 +67,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// `size` ranks of a program without arguments, pinned if there is a core for each.
+    /// `size` ranks of a program without arguments, pinned as [`Pin::Auto`] says.
     pub fn new(program: impl Into<OsString>, size: u32) -> Job {
         Job {
             program: program.into(),

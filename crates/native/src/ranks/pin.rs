@@ -7,7 +7,8 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 /// How ranks are bound to cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pin {
-    /// Each to a core of its own if there are enough; else not at all, for the system balances better.
+    /// As [`Core`](Pin::Core) if there is a core for each, or as many ranks on each core; else not at all, for the system
+    /// balances better.
     #[default]
     Auto,
     /// Not at all.
@@ -21,7 +22,10 @@ impl Pin {
     pub(super) fn plan(self, size: u32) -> Vec<Option<CpuSet>> {
         let cores = members(sched_getaffinity(None).ok().as_ref());
         let bind = match self {
-            Pin::Auto => size as usize <= cores.len(),
+            Pin::Auto => {
+                let (ranks, cores) = (size as usize, cores.len());
+                ranks <= cores || ranks.is_multiple_of(cores)
+            }
             Pin::None => false,
             Pin::Core => true,
         };
@@ -66,11 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_bound_if_there_is_a_core_for_each_or_it_is_asked_for() {
+    fn ranks_are_bound_if_every_core_has_as_many_or_it_is_asked_for() {
         let cores = members(sched_getaffinity(None).ok().as_ref());
-        let many = u32::try_from(cores.len()).unwrap() + 1;
+        let count = u32::try_from(cores.len()).unwrap();
+        let many = count + 1;
         assert!(Pin::Auto.plan(1)[0].is_some());
-        assert!(Pin::Auto.plan(many).iter().all(Option::is_none));
+        assert!(Pin::Auto.plan(3 * count).iter().all(Option::is_some));
+        let uneven = Pin::Auto.plan(many).iter().any(Option::is_some);
+        assert_eq!(uneven, count == 1, "one core would have a rank more than the others");
         assert!(Pin::None.plan(1)[0].is_none());
         let round = Pin::Core.plan(many);
         let core = |rank: usize| members(round[rank].as_ref());
