@@ -9,7 +9,7 @@ mod support;
 
 use ringwork_collectives::Algorithm;
 use ringwork_collectives::window::Spread;
-use ringwork_isa::{Dtype, Element, ReduceOp, bf16, f16, with_dtype};
+use ringwork_isa::{Dtype, Element, MAX_RANKS, ReduceOp, bf16, f16, with_dtype};
 use support::calls::outputs;
 use support::{Call, Op, Schedule, World};
 
@@ -39,7 +39,8 @@ fn direct_algorithms_give_the_same_bits_on_every_rank_and_for_every_chunking() {
         Op::AllReduce(Algorithm::OnePhase),
         Op::AllReduce(Algorithm::TwoPhase),
         Op::WindowAllReduce(Spread::Pull),
-        Op::WindowAllReduce(Spread::Push),
+        Op::WindowAllReduce(Spread::Push(MAX_RANKS)),
+        Op::WindowAllReduce(Spread::Push(2)),
     ];
     for dtype in Dtype::ALL {
         for reduce in ReduceOp::ALL {

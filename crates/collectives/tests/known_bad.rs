@@ -268,7 +268,8 @@ fn data_in_a_window_may_be_changed_after_a_call_but_not_before_all_have_left() {
     assert!(both(3, hasty).races > 0);
     for found in [
         both(3, |core, rank, world| ours(core, rank, world, Spread::Pull)),
-        both(3, |core, rank, world| ours(core, rank, world, Spread::Push)),
+        both(3, |core, rank, world| ours(core, rank, world, Spread::Push(3))),
+        both(3, |core, rank, world| ours(core, rank, world, Spread::Push(2))),
     ] {
         assert_eq!((found.races, found.deadlocks), (0, 0), "{}", found.last);
     }

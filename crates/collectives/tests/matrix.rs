@@ -9,7 +9,7 @@ mod support;
 
 use ringwork_collectives::Algorithm;
 use ringwork_collectives::window::Spread;
-use ringwork_isa::{Dtype, ReduceOp};
+use ringwork_isa::{Dtype, MAX_RANKS, ReduceOp};
 use support::calls::run_calls;
 use support::{Call, Op, Schedule, World};
 
@@ -106,7 +106,8 @@ operations! {
     all_to_all_transposes: Op::AllToAll;
     barrier_returns: Op::Barrier;
     window_all_reduce_by_pull_is_the_fold_in_place: Op::WindowAllReduce(Spread::Pull);
-    window_all_reduce_by_push_is_the_fold_in_place: Op::WindowAllReduce(Spread::Push);
+    window_all_reduce_by_push_is_the_fold_in_place: Op::WindowAllReduce(Spread::Push(MAX_RANKS));
+    window_all_reduce_by_push_of_two_is_the_fold_in_place: Op::WindowAllReduce(Spread::Push(2));
     window_all_gather_fills_every_window: Op::WindowAllGather;
     window_reduce_scatter_gives_each_its_part_of_the_fold: Op::WindowReduceScatter;
     window_broadcast_fills_every_window: Op::WindowBroadcast;

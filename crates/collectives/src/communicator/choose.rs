@@ -121,6 +121,11 @@ impl Chooser {
         }
     }
 
+    /// How many ranks can run at once, the same on every rank.
+    pub(super) fn cores(&self) -> u32 {
+        self.ranks.div_ceil(self.per_core.max(1))
+    }
+
     /// From now on `operation` is done this way, or as the rules say.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ impl Station {
                 }),
                 (Output::Window(buffer), None) => {
                     let (meet, data) = (self.place.meet(), buffer.region());
-                    core.run(window::all_reduce(core, meet, data, op, spread(way)))
+                    core.run(window::all_reduce(core, meet, data, op, self.spread(way)))
                 }
                 (data, algorithm) => in_place(core, data, |data| {
                     let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
@@ -69,7 +69,7 @@ impl Station {
                 let (meet, data) = (self.place.meet(), buffer.region());
                 self.call(reducing, |core| {
                     with_input(core, input, |x| core.run(copy(core, data, x)))?;
-                    core.run(window::all_reduce(core, meet, data, op, spread(way)))
+                    core.run(window::all_reduce(core, meet, data, op, self.spread(way)))
                 })
             }
             (output, algorithm) => {
@@ -387,6 +387,14 @@ impl Station {
         self.chooser.choose(operation, bytes, in_window)
     }
 
+    fn spread(&self, way: Way) -> Spread {
+        if way == Way::WindowPush {
+            Spread::Push(self.chooser.cores())
+        } else {
+            Spread::Pull
+        }
+    }
+
     /// As [`choose`](Self::choose), for what can be pulled from an input in the window.
     fn choose_input<T: Element>(&self, operation: Operation, count: usize, input: &Input<'_, T>) -> Way {
         match self.choose::<T>(operation, count, matches!(input, Input::Window(_))) {
@@ -406,13 +414,5 @@ fn fingerprint<T: Element>(
     move |sequence| {
         let call = Fingerprint::new(sequence, operation, T::DTYPE, count as u64);
         way.map_or(call, |way| call.by(way))
-    }
-}
-
-fn spread(way: Way) -> Spread {
-    if way == Way::WindowPush {
-        Spread::Push
-    } else {
-        Spread::Pull
     }
 }

@@ -1,19 +1,22 @@
-//! All-reduce in a window, in place: each rank reduces its slice, then the slices are spread.
+//! All-reduce in a window, in place: slices are reduced, each by one rank, then they are spread.
 //!
 //! Traffic per rank, for `S` bytes on `n` ranks: `S` read and `S/n` written for the slice; then either
 //! `S (n-1)/n` pushed (2 meetings, the least traffic of all) or as much pulled (3 meetings).
+//!
+//! Where ranks share cores, what costs is that each of them has its turn between two meetings. Then only as many push as
+//! there are cores: the others come, say so, and need no other turn until all is done.
 
 use super::all_gather::pull_slices;
 use crate::arguments::same_domain;
-use ringwork_isa::{Barrier, Core, Element, ReduceOp, Result, Shared};
+use ringwork_isa::{Barrier, Compare, Core, Element, Rank, ReduceOp, Result, Shared};
 
 /// How reduced slices reach everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Spread {
     /// Everybody pulls: nobody writes to memory that a peer holds in its cache.
     Pull,
-    /// Each rank pushes its slice to all: one meeting fewer.
-    Push,
+    /// The first so many ranks push their slices to all: one meeting fewer. The same number on every rank.
+    Push(u32),
 }
 
 /// `data[i]` becomes `data[i]` reduced over all ranks, on every rank.
@@ -31,18 +34,44 @@ pub async fn all_reduce<C: Core, T: Element>(
     if data.is_empty() || meet.ranks() == 1 {
         return Ok(());
     }
-    let (me, ranks) = (data.me().0, data.ranks());
-    let slice = data.part(ranks as usize, me as usize)?;
+    match spread {
+        Spread::Pull => pull(core, meet, data, op).await,
+        Spread::Push(workers) => push(core, meet, data, op, workers.clamp(1, meet.ranks())).await,
+    }
+}
+
+async fn pull<C: Core, T: Element>(core: &C, meet: Barrier, data: Shared<T>, op: ReduceOp) -> Result<()> {
+    let slice = data.part(data.ranks() as usize, data.me().0 as usize)?;
     meet.arrive_and_wait(core).await?;
     // WIN-3: of slice `me`, here and elsewhere, I am the only reader and the only writer until we meet.
-    match spread {
-        Spread::Push => core.reduce_to_all(slice, op).await?,
-        Spread::Pull => core.reduce(slice, slice.on_all(), op).await?,
-    }
+    core.reduce(slice, slice.on_all(), op).await?;
     meet.arrive_and_wait(core).await?;
-    if spread == Spread::Pull {
-        pull_slices(core, data).await?;
-        meet.arrive_and_wait(core).await?;
+    pull_slices(core, data).await?;
+    meet.arrive_and_wait(core).await
+}
+
+async fn push<C: Core, T: Element>(
+    core: &C,
+    meet: Barrier,
+    data: Shared<T>,
+    op: ReduceOp,
+    workers: u32,
+) -> Result<()> {
+    let (me, begun) = (data.me().0, meet.epoch(core).await?);
+    let done = begun.wrapping_add(1);
+    if me < workers {
+        meet.arrive(core, begun).await?;
+        meet.wait(core, begun).await?;
+        // WIN-3: of slice `me`, here and elsewhere, I am the only reader and the only writer until we meet.
+        let slice = data.part(workers as usize, me as usize)?;
+        core.reduce_to_all(slice, op).await?;
+    }
+    // Who does no work says both at once: nobody waits for more of it. So it may be two epochs from one that has not begun
+    // (BAR-3 says one); but nothing is staged in these two, and it goes on when the workers are done, so all have begun.
+    meet.arrive(core, done).await?;
+    let arrivals = meet.signals().at(0)?;
+    for worker in (0..workers).filter(|worker| *worker != me) {
+        core.wait(arrivals.on(Rank(worker))?, Compare::Ge, done).await?;
     }
     Ok(())
 }

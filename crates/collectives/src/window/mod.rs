@@ -8,7 +8,7 @@
 //! # Invariants
 //! - **WIN-1 (meet on entry).** Nobody reads a peer's data before that peer has called.
 //! - **WIN-2 (meet on exit).** A call returns when nobody reads or writes my data any more: it may be
-//!   changed at once. This is what the second barrier is for; the data is not double-buffered.
+//!   changed at once. This is what the second meeting is for, of those who do; the data is not double-buffered.
 //! - **WIN-3 (disjoint).** Between two meetings, what a rank writes is touched by nobody else.
 //!
 //! All are exact (COL-1).

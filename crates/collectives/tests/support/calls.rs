@@ -11,7 +11,7 @@ use ringwork_collectives::{
 };
 use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{
-    Dtype, Element, In, Out, Rank, ReduceOp, Region, Result, Shared, Span, part_range, with_dtype,
+    Dtype, Element, In, MAX_RANKS, Out, Rank, ReduceOp, Region, Result, Shared, Span, part_range, with_dtype,
 };
 use std::rc::Rc;
 
@@ -39,7 +39,7 @@ pub enum Op {
 }
 
 impl Op {
-    pub const ALL: [Op; 24] = [
+    pub const ALL: [Op; 25] = [
         Op::AllReduce(Algorithm::Packet),
         Op::AllReduce(Algorithm::OnePhase),
         Op::AllReduce(Algorithm::TwoPhase),
@@ -54,7 +54,8 @@ impl Op {
         Op::AllToAll,
         Op::Barrier,
         Op::WindowAllReduce(Spread::Pull),
-        Op::WindowAllReduce(Spread::Push),
+        Op::WindowAllReduce(Spread::Push(MAX_RANKS)),
+        Op::WindowAllReduce(Spread::Push(2)),
         Op::WindowAllGather,
         Op::WindowReduceScatter,
         Op::WindowBroadcast,

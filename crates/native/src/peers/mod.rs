@@ -17,6 +17,7 @@ mod rendezvous;
 mod socket;
 
 use crate::error::{Error, Result};
+use crate::ranks::my_cores;
 use crate::segment::{Alarm, Attached, Layout};
 use crate::wire::{Wire, poll_for};
 use ringwork_isa::Rank;
@@ -40,6 +41,22 @@ pub struct Peer {
     pub pid: u32,
     /// Where its attendant answers.
     address: String,
+    /// The cores that it might use when it came, and how many of them at once.
+    pub(crate) cores: Vec<usize>,
+    pub(crate) parallelism: usize,
+}
+
+#[cfg(test)]
+impl Peer {
+    /// A process that may use these cores, so many of them at once.
+    pub(crate) fn of_cores(cores: &[usize], parallelism: usize) -> Peer {
+        Peer {
+            pid: 0,
+            address: String::new(),
+            cores: cores.to_vec(),
+            parallelism,
+        }
+    }
 }
 
 /// What a process asks of another's attendant.
@@ -118,7 +135,12 @@ impl Attendant {
             .spawn(move || attend(&listener, &their_desk, &their_wake, &their_stopping))
             .map_err(Error::system("starting the attendant thread"))?;
         Ok(Attendant {
-            me: Peer { pid, address },
+            me: Peer {
+                pid,
+                address,
+                cores: my_cores(),
+                parallelism: std::thread::available_parallelism().map_or(1, usize::from),
+            },
             desk,
             wake,
             stopping,

@@ -27,6 +27,7 @@ mod pin;
 mod start;
 mod supervise;
 
+pub(crate) use pin::my_cores;
 pub use pin::{Pin, cores_of};
 pub use supervise::run;
 
