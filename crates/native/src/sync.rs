@@ -19,6 +19,13 @@ fn barriers_reach() -> bool {
     *REACH.get_or_init(|| !cfg!(miri) && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok())
 }
 
+/// Registers this process with the kernel for [`heavy_barrier`], which it would be when it first waits or wakes: while it has a
+/// single thread that takes no time, and afterwards ten milliseconds.
+#[cfg(not(loom))]
+pub(crate) fn expect_barriers() {
+    barriers_reach();
+}
+
 /// Keeps a store before it and a load after it in order, as seen by whoever calls [`heavy_barrier`].
 ///
 /// The cheap half of an asymmetric pair. A full fence waits until whoever holds the stored line has given it

@@ -19,6 +19,7 @@ mod socket;
 use crate::error::{Error, Result};
 use crate::ranks::my_cores;
 use crate::segment::{Alarm, Attached, Layout};
+use crate::sync::expect_barriers;
 use crate::wire::{Wire, poll_for};
 use ringwork_isa::Rank;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
@@ -122,6 +123,7 @@ impl Attendant {
     /// If there are no sockets or threads to be had.
     pub fn start() -> Result<Attendant> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
+        expect_barriers();
         let pid = std::process::id();
         let address = format!("ringwork-{pid}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let listener = listen(&address)?;
