@@ -21,8 +21,8 @@ fn barriers_reach() -> bool {
 
 /// Registers this process with the kernel for [`heavy_barrier`], which it would be when it first waits or wakes: while it has a
 /// single thread that takes no time, and afterwards ten milliseconds.
-#[cfg(not(loom))]
 pub(crate) fn expect_barriers() {
+    #[cfg(not(loom))]
     barriers_reach();
 }
 
