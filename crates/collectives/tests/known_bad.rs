@@ -11,9 +11,10 @@
 mod support;
 
 use ringwork_collectives::Algorithm;
+use ringwork_collectives::packets::{self, RING_PACKETS};
 use ringwork_collectives::window::{self, Spread};
 use ringwork_isa::stepped::SteppedCore;
-use ringwork_isa::{Compare, Core, Dtype, Notify, Out, Rank, ReduceOp, Result, Shared, Signals, Tile};
+use ringwork_isa::{Compare, Core, Dtype, InOut, Notify, Out, Rank, ReduceOp, Result, Shared, Signals, Tile};
 use std::future::Future;
 use std::rc::Rc;
 use support::calls::{run_calls, typed};
@@ -273,6 +274,46 @@ fn data_in_a_window_may_be_changed_after_a_call_but_not_before_all_have_left() {
     ] {
         assert_eq!((found.races, found.deadlocks), (0, 0), "{}", found.last);
     }
+}
+
+#[test]
+fn a_ring_of_packets_whose_places_nobody_meets_for_races_and_ours_does_not() {
+    const NUMBERS: i32 = 3 * RING_PACKETS as i32;
+    /// A root for a while, then another.
+    fn root(number: i32, ranks: u32) -> Rank {
+        Rank(number.cast_unsigned() / 5 % ranks)
+    }
+    async fn hasty(core: SteppedCore, rank: Rank, world: Rc<World>) -> Result<()> {
+        // A ring of one place.
+        let (packet, given) = (world.scratch::<i64>(rank), world.steps(rank).at(0)?);
+        let data: InOut<i32> = typed(world.private_buffer(Dtype::I32, 1)[rank.0 as usize]);
+        for number in 1..=NUMBERS {
+            let root = root(number, given.ranks());
+            if rank == root {
+                core.put_packet(packet, data, number).await?;
+            } else {
+                core.get_packet(data, packet.on(root)?, given.on(root)?, number)
+                    .await?;
+            }
+            core.notify(given, Notify::Set(number)).await?;
+        }
+        Ok(())
+    }
+    async fn ours(core: SteppedCore, rank: Rank, world: Rc<World>) -> Result<()> {
+        let (team, data) = (world.team::<i32>(rank), world.scratch::<i32>(rank));
+        for number in 1..=NUMBERS {
+            let (root, y) = (root(number, team.ranks()), data.slice(0..1)?);
+            if rank == root {
+                core.store(y, &Tile::new(vec![number])).await?;
+            }
+            packets::broadcast(&core, team.ring()?, y.into(), y.into(), root).await?;
+            assert_eq!(core.load(y).await?.values(), [number]);
+        }
+        Ok(())
+    }
+    assert!(explore(3, priority, hasty).races > 0);
+    let found = both(3, ours);
+    assert_eq!((found.races, found.deadlocks), (0, 0), "{}", found.last);
 }
 
 #[test]
