@@ -278,10 +278,10 @@ fn data_in_a_window_may_be_changed_after_a_call_but_not_before_all_have_left() {
 
 #[test]
 fn a_ring_of_packets_whose_places_nobody_meets_for_races_and_ours_does_not() {
-    const NUMBERS: i32 = 3 * RING_PACKETS as i32;
-    /// A root for a while, then another.
+    const NUMBERS: i32 = 6 * RING_PACKETS as i32;
+    /// A root for twice around the ring, then another: with a new one for every number nobody gets ahead.
     fn root(number: i32, ranks: u32) -> Rank {
-        Rank(number.cast_unsigned() / 5 % ranks)
+        Rank(number.cast_unsigned() / (2 * RING_PACKETS as u32) % ranks)
     }
     async fn hasty(core: SteppedCore, rank: Rank, world: Rc<World>) -> Result<()> {
         // A ring of one place.

@@ -35,6 +35,22 @@ fn splits_have_their_own_ranks_and_calls() {
 }
 
 #[test]
+fn broadcasts_of_a_root_that_does_not_wait_arrive_whole_and_in_order() {
+    all_well(&spmd(here!(), 3, |comm| {
+        for number in 0..3000 {
+            // One line, several, a flag for all of them, and more than a packet carries.
+            let count = [1, 60, 300, 1500][number as usize % 4];
+            let mut data = vec![if comm.rank() == 1 { number } else { -1 }; count];
+            comm.broadcast(&mut data, 1).unwrap();
+            assert!(data.iter().all(|value| *value == number), "{number}: {data:?}");
+            if number % 500 == 0 {
+                comm.all_reduce(&mut [1i32], ReduceOp::Sum).unwrap();
+            }
+        }
+    }));
+}
+
+#[test]
 fn ranks_that_join_and_end_disturb_nobody() {
     for size in [2, 3, 6, 6, 6] {
         all_well(&spmd(here!(), size, |_| {}));
