@@ -4,7 +4,7 @@ use super::waits::Awaited;
 use super::{At, NativeCore};
 use crate::cell::Cell;
 use crate::segment::Attached;
-use ringwork_isa::{Error, ErrorKind, Fingerprint, Rank, Result, Signals};
+use ringwork_isa::{Compare, Error, ErrorKind, Fingerprint, Rank, Result, Signals};
 use std::sync::Arc;
 
 /// The collective call under way, if any, as it lies in shared memory: a handful of words, for every instruction looks
@@ -59,14 +59,21 @@ impl NativeCore {
     /// has gone on, or that it is in another.
     #[cold]
     #[inline(never)]
-    pub(super) fn other_note(&self, cell: Awaited<'_>, words: [u64; 2], at: At) -> Result<()> {
+    pub(super) fn other_note(
+        &self,
+        cell: Awaited<'_>,
+        words: [u64; 2],
+        condition: (Compare, i32),
+        at: At,
+    ) -> Result<()> {
         let (noted, peer) = (cell.cell.noted(sequence(words)), cell.name.on());
         let ahead = sequence(noted).wrapping_sub(sequence(words)).cast_signed();
         if noted[0] != 0 && ahead > 0 {
             return Ok(());
         }
-        let found = self.mismatch_with(peer, words, noted);
-        let found = found.or_else(|| self.parting(peer)).unwrap_or_else(|| {
+        let found = self.astray(cell, condition, at);
+        let found = found.or_else(|| self.mismatch_with(peer, words, noted));
+        Err(found.unwrap_or_else(|| {
             let call = Fingerprint::from_words(words).map_or_else(String::new, |call| call.to_string());
             let message = format!("rank {peer} is not in {call}");
             ErrorKind::Failed {
@@ -74,8 +81,7 @@ impl NativeCore {
                 site: at.into(),
             }
             .into()
-        });
-        Err(found)
+        }))
     }
 
     /// Whether `peer` says that it is in another call of the same number.

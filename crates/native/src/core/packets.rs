@@ -408,6 +408,10 @@ impl NativeCore {
     #[cold]
     fn await_line_long(&self, line: Line, flag: Flag, raised: &Signal, epoch: i32, at: At) -> Result<()> {
         let awaited = self.signal(raised, at)?;
+        let astray = || {
+            self.astray(awaited, (Compare::Ge, epoch), at)
+                .unwrap_or_else(|| stray(raised, at))
+        };
         let start = Instant::now();
         while start.elapsed() < self.patience.spin
             && self
@@ -421,7 +425,7 @@ impl NativeCore {
                     return Ok(());
                 }
                 if (seen ^ flag.0) & u64::from(u32::MAX) == 0 {
-                    return Err(self.other_packet(raised, at));
+                    return Err(astray());
                 }
                 std::hint::spin_loop();
             }
@@ -431,19 +435,8 @@ impl NativeCore {
         self.wait_long(awaited, (Compare::Ge, epoch), at)?;
         match line.flag().load(Ordering::Acquire) {
             seen if seen == flag.0 => Ok(()),
-            _ => Err(self.other_packet(raised, at)),
+            _ => Err(astray()),
         }
-    }
-}
-
-impl NativeCore {
-    /// A packet of another call came, or a signal without one.
-    #[cold]
-    fn other_packet(&self, raised: &Signal, at: At) -> Error {
-        let peer = raised.rank();
-        self.mismatch(peer)
-            .or_else(|| self.parting(peer))
-            .unwrap_or_else(|| stray(raised, at))
     }
 }
 

@@ -38,9 +38,9 @@ impl NativeCore {
             value = self.wait_long(cell, (compare, operand), at)?;
         }
         match self.call.get() {
-            Some((sequence, words)) if cell.cell.noted(sequence) != words => {
-                self.other_note(cell, words, at).map(|()| value)
-            }
+            Some((sequence, words)) if cell.cell.noted(sequence) != words => self
+                .other_note(cell, words, (compare, operand), at)
+                .map(|()| value),
             _ => Ok(value),
         }
     }
@@ -76,27 +76,25 @@ impl NativeCore {
                 let rank = waited.on;
                 ErrorKind::PeerLeft { rank, waited }.into()
             }
-            (
-                Ended::Exit(Exit::Alarm),
-                Some(Alarm {
-                    dead: Some(rank),
-                    reason,
-                }),
-            ) => ErrorKind::PeerDied {
-                rank,
-                cause: reason,
-                waited,
-            }
-            .into(),
-            (Ended::Exit(Exit::Alarm), Some(Alarm { dead: None, reason })) => {
-                ErrorKind::Aborted { reason, waited }.into()
-            }
+            (Ended::Exit(Exit::Alarm), Some(alarm)) => alarmed(alarm, waited),
             _ => ErrorKind::Deadline {
                 after_ms: u64::try_from(self.wait_limit.as_millis()).unwrap_or(u64::MAX),
                 waited,
             }
             .into(),
         })
+    }
+
+    /// What is wrong, if a signal came and what belongs to it did not: that the peer is in another call. Who has noticed that
+    /// before, and is gone perhaps, has raised an alarm.
+    #[cold]
+    pub(super) fn astray(&self, awaited: Awaited<'_>, condition: (Compare, i32), at: At) -> Option<Error> {
+        if let Some(alarm) = awaited.segment.alarm() {
+            let waited = awaited.name.waited(awaited.cell.load(), condition, at);
+            return Some(alarmed(alarm, waited));
+        }
+        let peer = awaited.name.on();
+        self.mismatch(peer).or_else(|| self.parting(peer))
     }
 
     /// Why to give up waiting for a signal, if there is a reason.
@@ -112,6 +110,20 @@ impl NativeCore {
             },
         }
     }
+}
+
+/// A wait that an alarm ended.
+fn alarmed(alarm: Alarm, waited: Waited) -> Error {
+    let Alarm { dead, reason } = alarm;
+    match dead {
+        Some(rank) => ErrorKind::PeerDied {
+            rank,
+            cause: reason,
+            waited,
+        },
+        None => ErrorKind::Aborted { reason, waited },
+    }
+    .into()
 }
 
 /// A signal, found: its cell, and what to call it when it does not come.
