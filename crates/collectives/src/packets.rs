@@ -3,7 +3,7 @@
 //! They keep the rules of a [`Team`](crate::Team): every call takes an epoch of the barrier for each chunk, puts its packets into that
 //! epoch's half of the room for packets, and waits for everybody. A half has room for one packet to each rank, always at
 //! the same places: where a flag was looked for once there is never anything else, that could be taken for one. Only
-//! [`broadcast`], where one rank has something to say, has a [`Ring`] of its own and does not wait.
+//! [`broadcast()`], where one rank has something to say, has a [`Ring`] of its own and does not wait.
 //!
 //! The steps are written out in each, the two loops that deal parts to packets included: functions with instructions in them
 //! are futures more, and without those the calls are up to a tenth faster.
