@@ -72,7 +72,8 @@ pub(super) struct Chooser {
     rules: Arc<Rules>,
     me: u32,
     ranks: u32,
-    per_core: u32,
+    /// How many of the ranks can run at once, the same on every rank.
+    cores: u32,
     /// For each of `CHOOSABLE`: the most bytes, the way, and the row it is from, counted from 1.
     columns: [Vec<(u64, Way, usize)>; CHOOSABLE.len()],
     /// The last choice, for programs that make the same call again.
@@ -101,7 +102,8 @@ enum Why {
 
 impl Chooser {
     pub(super) fn new(rules: Arc<Rules>, me: u32, ranks: u32, cores: usize) -> Chooser {
-        let per_core = u32::try_from((ranks as usize).div_ceil(cores.max(1))).unwrap_or(u32::MAX);
+        let cores = u32::try_from(cores).unwrap_or(u32::MAX).clamp(1, ranks.max(1));
+        let per_core = ranks.div_ceil(cores);
         let column = |operation| {
             let rows = (1..).zip(rules.table.rows());
             rows.filter(|(_, row)| row.operation == operation && row.seats(ranks.into(), per_core.into()))
@@ -115,15 +117,15 @@ impl Chooser {
             rules,
             me,
             ranks,
-            per_core,
+            cores,
             last: Cell::new(None),
             said: RefCell::default(),
         }
     }
 
-    /// How many ranks can run at once, the same on every rank.
+    /// How many of the ranks can run at once, the same on every rank.
     pub(super) fn cores(&self) -> u32 {
-        self.ranks.div_ceil(self.per_core.max(1))
+        self.cores
     }
 
     /// From now on `operation` is done this way, or as the rules say.
@@ -202,7 +204,7 @@ impl Chooser {
             "ringwork: rank {} of {} ({} per core): {} of {bytes} bytes, {place}: {way} ({why})\n",
             self.me,
             self.ranks,
-            self.per_core,
+            self.ranks.div_ceil(self.cores),
             operation.name(),
         );
         // In one piece, for other ranks write there too; who closed it does not want to know.
@@ -247,6 +249,15 @@ mod tests {
         assert_eq!(many.choose(Operation::Broadcast, 4 << 20, true), Way::WindowPull);
         assert_eq!(two.choose(Operation::AllToAll, 1 << 10, true), Way::Packet);
         assert_eq!(two.choose(Operation::AllToAll, 8 << 10, true), Way::WindowPull);
+    }
+
+    #[test]
+    fn as_many_ranks_run_at_once_as_there_are_cores_for() {
+        let at_once = |ranks, cores| Chooser::new(Arc::default(), 0, ranks, cores).cores();
+        assert_eq!(
+            [at_once(5, 4), at_once(16, 2), at_once(2, 64), at_once(3, 0)],
+            [4, 2, 2, 1]
+        );
     }
 
     #[test]

@@ -22,6 +22,10 @@ use ringwork_isa::{
 
 /// The packets of a ring: how far a root may be ahead.
 pub const RING_PACKETS: usize = 8;
+const _: () = assert!(
+    RING_PACKETS.is_power_of_two(),
+    "numbers wrap, and places go on in their order"
+);
 
 /// `y` becomes the root's `x`; as [`broadcast`](crate::broadcast()), but the root may return before anybody else has begun.
 ///
