@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request};
 use crate::record::Record;
 use crate::segment::{Alarm, Attached};
-use crate::sync::expect_barriers;
 use crate::watch::{End, Members, Program, Start, Watch, Watcher, channels};
 use crate::wire::{Handover, Wire, decode, encode};
 use ringwork_isa::{Device, Segment, Task};
@@ -119,7 +118,6 @@ impl Fleet {
     /// # Errors
     /// The first failure: which chip, at which step, in its own words. All others are killed and reaped.
     pub fn launch(launch: Launch, on_step: OnStep<'_>) -> Result<Fleet> {
-        expect_barriers();
         let (bell, bell_fd) = Bell::create()?;
         let (wires, theirs) = channels(&launch.devices)?;
         let mut chips = Vec::with_capacity(wires.len());
