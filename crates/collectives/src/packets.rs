@@ -38,6 +38,10 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, room: Room, x: In<T>, y: 
         let mine = x.slice(clip(0..x.len(), &chunk))?;
         if !mine.is_empty() {
             core.put_packet(half, mine, epoch).await?;
+            core.foresee_packet(
+                room.packets.half(epoch.wrapping_add(1)),
+                mine.len() * T::DTYPE.bytes(),
+            );
         }
         core.notify(room.raised, Notify::Set(epoch)).await?;
         for (peer, index) in members(room.raised.holder(), room.raised.ranks()) {
@@ -71,11 +75,12 @@ pub async fn reduce_scatter<C: Core, T: Element>(
     let longest = part_range(x.len(), ranks, 0).len();
     for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let half = room.packets.half(epoch);
+        let (half, next) = (room.packets.half(epoch), room.packets.half(epoch.wrapping_add(1)));
         for index in (0..ranks).filter(|index| *index != me) {
             let piece = x.slice(clip(part_range(x.len(), ranks, index), &chunk))?;
             if !piece.is_empty() {
                 core.put_packet(room.to(half, index)?, piece, epoch).await?;
+                core.foresee_packet(room.to(next, index)?, piece.len() * T::DTYPE.bytes());
             }
         }
         core.notify(room.raised, Notify::Set(epoch)).await?;
@@ -104,11 +109,12 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, room: Room, x: In<T>, y: 
     let longest = part_range(x.len(), ranks, 0).len();
     for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let half = room.packets.half(epoch);
+        let (half, next) = (room.packets.half(epoch), room.packets.half(epoch.wrapping_add(1)));
         for index in (0..ranks).filter(|index| *index != me) {
             let piece = x.slice(clip(part_range(x.len(), ranks, index), &chunk))?;
             if !piece.is_empty() {
                 core.put_packet(room.to(half, index)?, piece, epoch).await?;
+                core.foresee_packet(room.to(next, index)?, piece.len() * T::DTYPE.bytes());
             }
         }
         core.notify(room.raised, Notify::Set(epoch)).await?;
@@ -191,10 +197,7 @@ impl Room {
 
     /// Waits for everybody.
     async fn meet<C: Core>(&self, core: &C, epoch: i32) -> Result<()> {
-        let (me, ranks) = (self.raised.holder().0, self.raised.ranks());
-        for peer in (me + 1..ranks).chain(0..me) {
-            core.wait(self.raised.on(Rank(peer))?, Compare::Ge, epoch).await?;
-        }
-        Ok(())
+        core.wait_on(self.raised, 0..self.raised.ranks(), Compare::Ge, epoch)
+            .await
     }
 }

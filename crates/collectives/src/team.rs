@@ -311,11 +311,7 @@ impl<T: Element> Turn<T> {
     /// Waits until everybody has arrived.
     #[inline(always)]
     pub(crate) async fn wait_for_all<C: Core>(&self, core: &C) -> Result<()> {
-        let (me, ranks) = (self.arrivals.holder().0, self.arrivals.ranks());
-        for peer in (me + 1..ranks).chain(0..me) {
-            core.wait(self.arrivals.on(Rank(peer))?, Compare::Ge, self.epoch)
-                .await?;
-        }
-        Ok(())
+        core.wait_on(self.arrivals, 0..self.arrivals.ranks(), Compare::Ge, self.epoch)
+            .await
     }
 }

@@ -83,12 +83,8 @@ impl Barrier {
     }
 
     async fn wait_for_all<C: Core>(&self, core: &C, epoch: i32) -> Result<()> {
-        let (mine, me, ranks) = (self.arrivals.at(0)?, self.arrivals.me.0, self.arrivals.ranks);
-        for step in 1..ranks {
-            core.wait(mine.on(Rank((me + step) % ranks))?, Compare::Ge, epoch)
-                .await?;
-        }
-        Ok(())
+        core.wait_on(self.arrivals.at(0)?, 0..self.ranks(), Compare::Ge, epoch)
+            .await
     }
 
     /// Meets everybody once.

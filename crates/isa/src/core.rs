@@ -5,6 +5,7 @@ use crate::{
     Rank, Receiving, ReduceOp, Region, Result, Sending, Shared, Signal, Sources, Ticket, Tile, product,
 };
 use std::future::Future;
+use std::ops::Range;
 
 /// What computing costs a core: which of its engines does it, and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -379,6 +380,13 @@ pub trait Core: Sized {
         epoch: i32,
     ) -> impl Future<Output = Result<()>>;
 
+    /// Says that this rank's next packet of `bytes` bytes will be put here, where nobody looks for one until then: it is there
+    /// sooner if the lines are this core's again before it is put. A hint, which changes nothing else.
+    #[inline(always)]
+    fn foresee_packet(&self, packet: Shared<i64>, bytes: usize) {
+        let _ = (packet, bytes);
+    }
+
     /// Waits for a rank's packet of `epoch` and copies its payload to `dst`.
     ///
     /// **Acquire** by itself, for the payload. `raised` is the signal that the writer raises to at least
@@ -424,6 +432,26 @@ pub trait Core: Sized {
     #[track_caller]
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>>;
 
+    /// Waits until the signal of each of `ranks`, but not mine, compares so: a [`wait`](Core::wait) for each, in whatever
+    /// order.
+    #[track_caller]
+    fn wait_on(
+        &self,
+        signal: Signal,
+        ranks: Range<u32>,
+        compare: Compare,
+        operand: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            for rank in others(signal.holder(), ranks) {
+                self.wait(signal.on(rank)?, compare, operand).await?;
+            }
+            Ok(())
+        }
+    }
+
     /// The signal's value now. **Acquire**, like [`wait`](Core::wait).
     #[track_caller]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>>;
@@ -442,6 +470,13 @@ pub trait Core: Sized {
         let value = self.peek(signal);
         async move { Ok(compare.holds(value.await?, operand)) }
     }
+}
+
+/// These ranks but `me`, from the one after it on and around: so that not everybody begins with the same one.
+#[inline(always)]
+pub fn others(me: Rank, ranks: Range<u32>) -> impl Iterator<Item = Rank> + Clone {
+    let after = ranks.start.max(me.0.saturating_add(1))..ranks.end;
+    after.chain(ranks.start..ranks.end.min(me.0)).map(Rank)
 }
 
 /// What [`Core::matmul_add`] of these spends.

@@ -28,7 +28,7 @@ mod way;
 pub use attribution::{Attributed, Attribution};
 pub use barrier::Barrier;
 pub use contributions::{Contributions, Difference, Piece, Wrong};
-pub use core::{Core, Work, matrix_work};
+pub use core::{Core, Work, matrix_work, others};
 pub use counted::Counted;
 pub use dtype::{Dtype, Element};
 pub use error::{Error, ErrorKind, Result, Site, Waited};

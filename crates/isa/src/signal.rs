@@ -202,6 +202,23 @@ impl Signal {
         self.row.segment
     }
 
+    /// How many bytes the windows of two ranks are apart.
+    #[must_use]
+    #[inline]
+    pub fn stride(&self) -> u64 {
+        self.row.stride
+    }
+
+    /// The byte offset in the segment of the same signal of rank 0; `None` if the handle is nonsense. For cores, which know how many
+    /// ranks there are, and how far apart.
+    #[must_use]
+    #[inline(always)]
+    pub fn offset_on_first(&self) -> Option<u64> {
+        self.row
+            .base
+            .checked_add(u64::from(self.index) * SIGNAL_STRIDE_BYTES)
+    }
+
     /// Its byte offset in the segment; `None` if the handle is nonsense.
     #[must_use]
     #[inline]

@@ -82,6 +82,15 @@ pub enum Looking {
     BeforeSleep,
 }
 
+/// When a wait ends that nothing else has ended.
+#[derive(Clone, Copy)]
+enum Until {
+    /// At a time, if at all.
+    At(Option<Instant>),
+    /// When it has slept for so long.
+    Slept(Duration),
+}
+
 /// Why a wait ended without being satisfied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended<E> {
@@ -194,14 +203,29 @@ impl Cell {
         if satisfied(value) {
             return Ok(value);
         }
-        self.wait_long(patience, deadline, &satisfied, &exit)
+        self.wait_long(patience, Until::At(deadline), &satisfied, &exit)
+    }
+
+    /// [`wait`](Cell::wait) that ends when it has slept for `limit`: most waits end before they sleep, and those need no clock.
+    ///
+    /// # Errors
+    /// As [`wait`](Cell::wait).
+    #[inline]
+    pub fn wait_within<E>(
+        &self,
+        patience: Patience,
+        limit: Duration,
+        satisfied: impl Fn(i32) -> bool,
+        exit: impl Fn(Looking) -> Option<E>,
+    ) -> Result<i32, Ended<E>> {
+        self.wait_long(patience, Until::Slept(limit), &satisfied, &exit)
     }
 
     #[cold]
     fn wait_long<E>(
         &self,
         patience: Patience,
-        deadline: Option<Instant>,
+        until: Until,
         satisfied: &dyn Fn(i32) -> bool,
         exit: &dyn Fn(Looking) -> Option<E>,
     ) -> Result<i32, Ended<E>> {
@@ -215,22 +239,25 @@ impl Cell {
         };
         #[cfg(not(loom))]
         {
-            let start = Instant::now();
-            while start.elapsed() < patience.spin {
-                // The clock costs as much as a hop between cores: look many times for each reading.
-                for _ in 0..SPINS_PER_CLOCK {
-                    if let Some(end) = look(Looking::Awake) {
-                        return end;
+            // The clock costs as much as a hop between cores: look many times for each reading.
+            if !patience.spin.is_zero() {
+                let start = Instant::now();
+                while start.elapsed() < patience.spin {
+                    for _ in 0..SPINS_PER_CLOCK {
+                        if let Some(end) = look(Looking::Awake) {
+                            return end;
+                        }
+                        std::hint::spin_loop();
                     }
-                    std::hint::spin_loop();
                 }
             }
-            let until = start + patience.spin + LONGEST_YIELDING;
-            for _ in 0..patience.yields {
+            let mut yielding = None;
+            for turn in 0..patience.yields {
                 if let Some(end) = look(Looking::Awake) {
                     return end;
                 }
-                if Instant::now() > until {
+                // Who is in step with the others needs one turn, and no clock.
+                if turn > 0 && yielding.get_or_insert_with(Instant::now).elapsed() > LONGEST_YIELDING {
                     break;
                 }
                 std::thread::yield_now();
@@ -238,14 +265,18 @@ impl Cell {
         }
         #[cfg(loom)]
         let _ = patience;
-        self.sleep(deadline, &|| look(Looking::BeforeSleep))
+        self.sleep(until, &|| look(Looking::BeforeSleep))
     }
 
     fn sleep<E>(
         &self,
-        deadline: Option<Instant>,
+        until: Until,
         look: &dyn Fn() -> Option<Result<i32, Ended<E>>>,
     ) -> Result<i32, Ended<E>> {
+        let deadline = match until {
+            Until::At(deadline) => deadline,
+            Until::Slept(limit) => Instant::now().checked_add(limit),
+        };
         self.parked.fetch_add(1, Ordering::SeqCst);
         // SYNC: pairs with the light barrier in `rouse`. From here on every change is seen by `look`, or its
         // writer sees `parked` and changes the ticket (CELL-2, CELL-3).

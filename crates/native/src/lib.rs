@@ -33,7 +33,7 @@ mod watch;
 mod wire;
 
 pub use activity::{Begin, Begun, LastSeen};
-pub use core::{NativeCore, SCRATCH, Waiting};
+pub use core::{NativeCore, Neighbours, SCRATCH, Waiting};
 pub use error::{Error, Result};
 pub use fleet::{Event, Fleet, InitialSegment, Interrupter, Launch, Waiter};
 pub use mailbox::Failure;

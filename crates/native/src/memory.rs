@@ -122,6 +122,31 @@ impl Memory {
         Some(unsafe { self.base.as_ptr().add(offset) })
     }
 
+    /// [`pointer`](Memory::pointer) to bytes that are known to be inside.
+    ///
+    /// # Safety
+    /// `offset` is at most [`len`](Memory::len).
+    #[must_use]
+    #[inline(always)]
+    pub unsafe fn pointer_inside(&self, offset: u64, align: usize) -> Option<*mut u8> {
+        debug_assert!(offset <= self.len as u64 && align.is_power_of_two());
+        let offset = offset as usize;
+        // SAFETY: the caller's promise: inside or one past the end of the allocation (MEM-1).
+        (offset & (align - 1) == 0).then(|| unsafe { self.base.as_ptr().add(offset) })
+    }
+
+    /// [`cell`](Memory::cell) where there is known to be room for one.
+    ///
+    /// # Safety
+    /// A cell at `offset` lies inside, and `offset` is a multiple of its size.
+    #[must_use]
+    #[inline(always)]
+    pub unsafe fn cell_inside(&self, offset: u64) -> &Cell {
+        debug_assert!(self.cell(offset).is_some());
+        // SAFETY: as in `cell`, by the caller's promise.
+        unsafe { &*self.base.as_ptr().add(offset as usize).cast::<Cell>() }
+    }
+
     /// The signal cell at `offset`.
     #[must_use]
     #[inline(always)]

@@ -52,6 +52,10 @@ pub(crate) async fn packet_chunk<C: Core, T: Element>(
     let epoch = core.recall(raised).await?.wrapping_add(1);
     let slot = room.packets.half(epoch);
     core.put_packet(slot, x, epoch).await?;
+    core.foresee_packet(
+        room.packets.half(epoch.wrapping_add(1)),
+        x.len() * T::DTYPE.bytes(),
+    );
     core.notify(raised, Notify::Set(epoch)).await?;
     core.reduce_packets(y, x, slot, raised, op, epoch).await
 }

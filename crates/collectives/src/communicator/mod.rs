@@ -51,6 +51,7 @@ use choose::{Chooser, Rules};
 use environment::Environment;
 use layout::Place;
 use ringwork_isa::{Element, Error as CoreError, Operation, Rank, Segment};
+use ringwork_native::Neighbours;
 use ringwork_native::peers::{Attendant, Peer};
 use ringwork_native::segment::{Alarm, Attached};
 use station::Station;
@@ -123,7 +124,8 @@ impl Communicator {
         let place = Place::new(home.layout(), rank);
         let cores = ringwork_native::ranks::cores_of(&members);
         let chooser = Chooser::new(Arc::clone(&rules), rank.0, place.layout.ranks, cores);
-        let station = Station::new(Arc::clone(&home), place, chooser, cores, timeout)?;
+        let neighbours = Neighbours::of(rank, &members);
+        let station = Station::new(Arc::clone(&home), place, chooser, cores, neighbours, timeout)?;
         Ok(Communicator {
             station: RefCell::new(Some(Box::new(station))),
             worker: RefCell::new(None),

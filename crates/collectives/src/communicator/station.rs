@@ -10,7 +10,7 @@ use ringwork_isa::{
 };
 use ringwork_native::cell::Patience;
 use ringwork_native::segment::{Alarm, Attached};
-use ringwork_native::{NativeCore, Waiting};
+use ringwork_native::{NativeCore, Neighbours, Waiting};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,12 +36,14 @@ impl Station {
         place: Place,
         chooser: Chooser,
         cores: usize,
+        neighbours: Option<Neighbours>,
         timeout: Duration,
     ) -> Result<Station> {
         let patience = Patience::for_sharing(place.layout.ranks as usize, cores);
         let limit = timeout;
         let mut core = NativeCore::new(Device(place.me.0), Waiting { patience, limit });
         core.attach(home.clone());
+        core.set_neighbours(neighbours);
         core.set_calls(home.clone(), place.calls());
         let team = place.team::<u8>();
         let (room, ring) = (team.room()?, team.ring()?);

@@ -58,9 +58,10 @@ pub async fn broadcast<C: Core, T: Element>(
             core.notify(given, Notify::Set(number)).await?;
             core.copy(piece, source).await?;
         } else {
+            // Said before it waits: so those who share its core know that it needs no turn until the packet has come.
+            core.notify(given, Notify::Set(number)).await?;
             core.get_packet(piece, packet.on(root)?, given.on(root)?, number)
                 .await?;
-            core.notify(given, Notify::Set(number)).await?;
         }
     }
     Ok(())

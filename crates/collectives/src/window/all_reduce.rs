@@ -8,7 +8,7 @@
 
 use super::all_gather::pull_slices;
 use crate::arguments::same_domain;
-use ringwork_isa::{Barrier, Compare, Core, Element, Rank, ReduceOp, Result, Shared};
+use ringwork_isa::{Barrier, Compare, Core, Element, ReduceOp, Result, Shared};
 
 /// How reduced slices reach everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,9 +69,6 @@ async fn push<C: Core, T: Element>(
     // Who does no work says both at once: nobody waits for more of it. So it may be two epochs from one that has not begun
     // (BAR-3 says one); but nothing is staged in these two, and it goes on when the workers are done, so all have begun.
     meet.arrive(core, done).await?;
-    let arrivals = meet.signals().at(0)?;
-    for worker in (0..workers).filter(|worker| *worker != me) {
-        core.wait(arrivals.on(Rank(worker))?, Compare::Ge, done).await?;
-    }
-    Ok(())
+    core.wait_on(meet.signals().at(0)?, 0..workers, Compare::Ge, done)
+        .await
 }

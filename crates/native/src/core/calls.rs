@@ -38,15 +38,16 @@ fn sequence([head, _]: [u64; 2]) -> u32 {
 #[derive(Clone, Debug)]
 pub(super) struct Calls {
     row: Signals,
-    /// The segment that they are in, and where in it mine is.
+    /// The segment that they are in, and where in it mine was found.
     home: Arc<Attached>,
     mine: u64,
 }
 
 impl Calls {
     #[inline(always)]
-    fn mine(&self) -> Option<&Cell> {
-        self.home.cell_at(self.mine)
+    fn mine(&self) -> &Cell {
+        // SAFETY: `set_calls`, which alone makes these, has found it there.
+        unsafe { self.home.cell_at(self.mine) }
     }
 
     fn of(&self, rank: Rank) -> Option<&Cell> {
@@ -94,7 +95,7 @@ impl NativeCore {
     pub(super) fn parting(&self, peer: Rank) -> Option<Error> {
         let calls = self.calls.as_ref()?;
         let theirs = self.last_call(peer)?;
-        self.mismatch_with(peer, calls.mine()?.noted(theirs.sequence()), theirs.words())
+        self.mismatch_with(peer, calls.mine().noted(theirs.sequence()), theirs.words())
     }
 
     /// An error, if these are two calls of the same number, and not the same.
@@ -135,7 +136,7 @@ impl NativeCore {
     /// Says what this rank does, for the diagnosis of others, without marking signals with it.
     #[inline(always)]
     pub fn announce(&self, call: Fingerprint) {
-        if let Some(cell) = self.calls.as_ref().and_then(Calls::mine) {
+        if let Some(cell) = self.calls.as_ref().map(Calls::mine) {
             cell.note(call.sequence(), call.words());
             cell.mark(call.sequence());
         }

@@ -12,6 +12,7 @@ use ringwork_isa::{
     Shared, Signal, Sources, Tile, Work,
 };
 use std::future::ready;
+use std::ops::Range;
 
 impl Core for NativeCore {
     fn device(&self) -> Device {
@@ -49,7 +50,7 @@ impl Core for NativeCore {
     #[inline(always)]
     fn reduce_to_all<T: Element>(&self, region: Shared<T>, op: ReduceOp) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.reduce_to_all_now(&region, op, at))
+        ready(self.reduce_to_all_now::<T>(&region.span(), op, at))
     }
 
     #[track_caller]
@@ -101,6 +102,11 @@ impl Core for NativeCore {
         ready(self.put_packet_now(&packets, &src.span(), epoch, at))
     }
 
+    #[inline(always)]
+    fn foresee_packet(&self, packet: Shared<i64>, bytes: usize) {
+        self.foresee_packet_now(&packet, bytes);
+    }
+
     #[track_caller]
     fn get_packet<T: Element>(
         &self,
@@ -142,6 +148,19 @@ impl Core for NativeCore {
         let at = self.attribution.site();
         let found = self.signal(&signal, at);
         ready(found.and_then(|found| self.wait_now(found, compare, operand, at)))
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn wait_on(
+        &self,
+        signal: Signal,
+        ranks: Range<u32>,
+        compare: Compare,
+        operand: i32,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        ready(self.wait_on_now(&signal, ranks, (compare, operand), at))
     }
 
     #[track_caller]

@@ -7,7 +7,9 @@ mod calls;
 mod handover;
 mod instructions;
 mod lent;
+mod lines;
 mod moves;
+mod neighbours;
 mod packets;
 mod waits;
 
@@ -18,7 +20,8 @@ use crate::segment::{Attached, Layout};
 use calls::{CallUnderWay, Calls};
 use handover::Handover;
 use lent::Lent;
-use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Result, Segment, Signal, Span};
+pub use neighbours::Neighbours;
+use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Rank, Result, Segment, Signal, Span};
 use std::cell::OnceCell;
 use std::future::Future;
 use std::panic::Location;
@@ -64,6 +67,7 @@ pub struct NativeCore {
     call: CallUnderWay,
     /// Where every rank says which call it is in.
     calls: Option<Calls>,
+    neighbours: Option<Neighbours>,
     /// Room for what was taken out of packets, kept from call to call.
     taken: std::cell::RefCell<Vec<u64>>,
 }
@@ -97,6 +101,7 @@ impl NativeCore {
             attribution: Attribution::default(),
             call: CallUnderWay::default(),
             calls: None,
+            neighbours: None,
             taken: std::cell::RefCell::default(),
         }
     }
@@ -196,6 +201,11 @@ impl NativeCore {
         self.wait_limit = limit;
     }
 
+    /// Who shares this core, from now on; in the numbers that ranks have in every domain this core is in.
+    pub fn set_neighbours(&mut self, neighbours: Option<Neighbours>) {
+        self.neighbours = neighbours;
+    }
+
     /// Runs a kernel to its end.
     ///
     /// # Errors
@@ -293,13 +303,19 @@ impl NativeCore {
 
     #[inline(always)]
     fn signal(&self, signal: &Signal, at: At) -> Result<Awaited<'_>> {
+        self.signal_on(signal, signal.rank(), at)
+    }
+
+    /// The same signal of a rank. Without a handle of its own, which would be written to memory in pieces: see `notify`.
+    #[inline(always)]
+    fn signal_on(&self, signal: &Signal, rank: Rank, at: At) -> Result<Awaited<'_>> {
         let found = self.segment(signal.segment());
         found
             .and_then(|segment| {
                 Some(Awaited {
                     segment,
-                    cell: segment.signal(signal)?,
-                    name: Name::of(signal),
+                    cell: segment.signal_on(signal, rank)?,
+                    name: Name::of(signal, rank),
                 })
             })
             .ok_or_else(|| not_mapped(signal.segment(), signal.offset().map(|start| start..start), at))

@@ -5,13 +5,7 @@ use super::lent::{self, Source};
 use super::{At, NativeCore, not_mapped};
 use crate::activity::Doing;
 use crate::arith;
-use ringwork_isa::{Element, ErrorKind, MAX_RANKS, Rank, ReduceOp, Result, Shared, Sources, Span, Tile};
-
-/// The most ranks whose memory is read and written in one pass. The same place of many windows falls on the same few places of
-/// a cache: what was read is gone when it is to be written.
-const TOGETHER: u32 = 4;
-/// With more, what is reduced before it is copied: so little that it is still in the first-level cache then.
-const BLOCK_BYTES: usize = 8 << 10;
+use ringwork_isa::{Element, ErrorKind, MAX_RANKS, ReduceOp, Result, Sources, Span, Tile};
 
 impl NativeCore {
     #[inline(always)]
@@ -80,30 +74,8 @@ impl NativeCore {
         Ok(())
     }
 
-    pub(super) fn reduce_to_all_now<T: Element>(
-        &self,
-        region: &Shared<T>,
-        op: ReduceOp,
-        at: At,
-    ) -> Result<()> {
-        if region.ranks() <= TOGETHER {
-            return self.reduce_together::<T>(&region.span(), op, at);
-        }
-        let (me, ranks) = (region.me(), region.ranks());
-        let each = BLOCK_BYTES / T::DTYPE.bytes();
-        for start in (0..region.len()).step_by(each) {
-            let block = region.on(me)?.slice(start..region.len().min(start + each))?;
-            self.reduce_now(&block.span(), &block.on_all(), op, at)?;
-            for step in 1..ranks {
-                let to = block.on(Rank((me.0 + step) % ranks))?;
-                self.copy_now(&to.span(), &block.span(), at)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Reduces a region of every rank to all of them in one pass.
-    fn reduce_together<T: Element>(&self, span: &Span, op: ReduceOp, at: At) -> Result<()> {
+    pub(super) fn reduce_to_all_now<T: Element>(&self, span: &Span, op: ReduceOp, at: At) -> Result<()> {
         self.say(Doing::Reduce, at);
         let segment = self.segment(span.segment);
         let first = segment.and_then(|segment| segment.resolve_on_all(span));

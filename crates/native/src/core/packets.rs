@@ -1,28 +1,18 @@
-//! Packets on this host: cache lines with flags, and a payload in them or after them.
-//!
-//! The writer stores the payload and then its flag; the reader watches the flag. What is in the flag's own line comes with
-//! it: between cores that is one transfer instead of two.
-//!
-//! # Invariants
-//! - **PACK-1 (payload first).** A flag is stored, with release, after all of its payload, and loaded, with acquire,
-//!   before it.
-//! - **PACK-2 (whose).** The flag's high half tells calls apart, so that ranks that disagree about a call find out
-//!   from the first flag.
-//! - **PACK-3 (when).** The low half is the epoch, moved by the number of times that the domain was reset: epochs
-//!   begin again then, and packets of old ones are still there.
-//! - **PACK-4 (flags only).** Where a flag is looked for, there is never payload that could be taken for one.
+//! Packets on this host: putting them, waiting for them, reducing them. How they lie in memory is in [`lines`](super::lines).
 
-use super::lent::{self, Source, must_be_copied};
+use super::lent::{Source, must_be_copied};
+use super::lines::{Flag, Line, Packet};
 use super::moves::{Pointers, check_length, check_overlap, span_bytes};
+use super::neighbours::Neighbours;
 use super::{At, NativeCore, not_mapped};
 use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
 use ringwork_isa::{
-    Compare, Element, Error, ErrorKind, FLAGGED_BYTES, FLAGGED_LINES, LINE_BYTES, LINE_WORDS, MAX_RANKS,
-    Rank, ReduceOp, Result, Shared, Signal, Span, is_flagged, packet_lines,
+    Compare, Element, Error, ErrorKind, FLAGGED_BYTES, FLAGGED_LINES, LINE_WORDS, MAX_RANKS, Rank, ReduceOp,
+    Result, Shared, Signal, Span, is_flagged, others, packet_lines,
 };
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Looks at a flag between two looks at the clock and the exits.
@@ -30,178 +20,6 @@ const LOOKS: u32 = 64;
 
 /// Words that hold the payload of any flagged packet.
 const TAKEN_WORDS: usize = FLAGGED_LINES * FLAGGED_BYTES / 8;
-
-/// What is common to the packets of one call.
-#[derive(Clone, Copy)]
-struct Flag(u64);
-
-/// A line with a flag: eight words.
-#[derive(Clone, Copy)]
-struct Line(*mut u8);
-
-impl Line {
-    #[inline]
-    fn word(&self, index: usize) -> &AtomicU64 {
-        debug_assert!(index < LINE_WORDS);
-        // SAFETY: `Packet::line` made this of a resolved, aligned packet, which lives as long as its core; the
-        // index is inside it; the flag is only ever accessed as an atomic.
-        unsafe { AtomicU64::from_ptr(self.0.add(index * 8).cast()) }
-    }
-
-    #[inline]
-    fn flag(&self) -> &AtomicU64 {
-        self.word(LINE_WORDS - 1)
-    }
-
-    /// Writes the payload, from registers: through memory, a word that was just put together of bytes must wait until
-    /// all stores before it are done, those to lines of other cores included.
-    ///
-    /// # Safety
-    /// `from` is valid for reading `len` bytes, at most a payload.
-    #[inline]
-    unsafe fn fill(&self, from: *const u8, len: usize) {
-        if len == FLAGGED_BYTES {
-            // SAFETY: a payload each, by the caller and by `Packet::line`.
-            return unsafe { copy_payload(self.0, from) };
-        }
-        let whole = len / 8;
-        for word in 0..whole {
-            // SAFETY: inside the `len` bytes; of any alignment.
-            let value = unsafe { from.add(word * 8).cast::<u64>().read_unaligned() };
-            self.word(word).store(value, Ordering::Relaxed);
-        }
-        if !len.is_multiple_of(8) {
-            // SAFETY: the rest of the `len` bytes.
-            let value = unsafe { short_word(from.add(whole * 8), len % 8) };
-            self.word(whole).store(value, Ordering::Relaxed);
-        }
-    }
-
-    /// Copies the payload out.
-    ///
-    /// # Safety
-    /// `to` is valid for writing `len` bytes, at most a payload.
-    #[inline]
-    unsafe fn drain(&self, to: *mut u8, len: usize) {
-        if len == FLAGGED_BYTES {
-            // SAFETY: a payload each, by the caller and by `Packet::line`.
-            return unsafe { copy_payload(to, self.0) };
-        }
-        for word in 0..len / 8 {
-            let value = self.word(word).load(Ordering::Relaxed);
-            // SAFETY: inside the `len` bytes; of any alignment.
-            unsafe { to.add(word * 8).cast::<u64>().write_unaligned(value) };
-        }
-        let rest = len / 8 * 8..len;
-        if !rest.is_empty() {
-            let value = self.word(rest.start / 8).load(Ordering::Relaxed).to_le_bytes();
-            for at in rest {
-                // SAFETY: inside the `len` bytes.
-                unsafe { to.add(at).write(value[at % 8]) };
-            }
-        }
-    }
-}
-
-/// The first `len` bytes of a word, fewer than eight; the rest is zero.
-///
-/// # Safety
-/// `from` is valid for reading `len` bytes.
-#[inline(always)]
-unsafe fn short_word(from: *const u8, len: usize) -> u64 {
-    let mut value = 0;
-    let mut at = 0;
-    // SAFETY: each part lies inside the `len` bytes; of any alignment.
-    unsafe {
-        if len & 4 != 0 {
-            value = u64::from(u32::from_le(from.cast::<u32>().read_unaligned()));
-            at = 4;
-        }
-        if len & 2 != 0 {
-            let part = u16::from_le(from.add(at).cast::<u16>().read_unaligned());
-            value |= u64::from(part) << (at * 8);
-            at += 2;
-        }
-        if len & 1 != 0 {
-            value |= u64::from(from.add(at).read()) << (at * 8);
-        }
-    }
-    u64::from_le(value)
-}
-
-/// Copies a payload, in or out. As everywhere in `arith`, what is shared is reached by vector loads and stores, and
-/// is only ever data; every processor of this kind has these.
-///
-/// # Safety
-/// Both are valid for a payload's bytes, and do not overlap.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline(always)]
-unsafe fn copy_payload(to: *mut u8, from: *const u8) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
-    const { assert!(FLAGGED_BYTES == 3 * 16 + 8) };
-    // SAFETY: 3 * 16 + 8 bytes of each, of any alignment; the caller's promise.
-    unsafe {
-        let parts = [0, 16, 32].map(|at| _mm_loadu_si128(from.add(at).cast::<__m128i>()));
-        let last = from.add(48).cast::<u64>().read_unaligned();
-        for (part, at) in parts.into_iter().zip([0, 16, 32]) {
-            _mm_storeu_si128(to.add(at).cast::<__m128i>(), part);
-        }
-        to.add(48).cast::<u64>().write_unaligned(last);
-    }
-}
-
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-#[inline(always)]
-unsafe fn copy_payload(to: *mut u8, from: *const u8) {
-    // SAFETY: the caller's promise, unchanged.
-    unsafe { arith::copy(to, from, FLAGGED_BYTES) }
-}
-
-/// The packet of one rank.
-#[derive(Clone, Copy)]
-struct Packet(*mut u8);
-
-impl Packet {
-    /// A line with a flag, of those that the packet was resolved with.
-    #[inline]
-    fn line(self, index: usize) -> Line {
-        debug_assert!(index < FLAGGED_LINES);
-        // SAFETY: the caller's index is inside what was resolved.
-        Line(unsafe { self.0.add(index * LINE_BYTES) })
-    }
-
-    /// Where a payload lies that only the first line has a flag for.
-    #[inline]
-    fn rest(self) -> *mut u8 {
-        // SAFETY: a packet that is not flagged was resolved with lines after these.
-        unsafe { self.0.add(FLAGGED_LINES * LINE_BYTES) }
-    }
-
-    /// Writes the payload and raises the flags. Asking for the lines ahead of the stores (`prefetchw`) makes this slower on
-    /// every size: the reader fetches back what was claimed and not written yet.
-    ///
-    /// # Safety
-    /// `from` is what `src` was resolved to: `bytes` bytes, with which this packet was resolved.
-    #[inline(always)]
-    unsafe fn put(self, src: &Span, from: *const u8, bytes: usize, flag: Flag) {
-        if is_flagged(bytes) {
-            let (mut index, mut done) = (0, 0);
-            while done < bytes {
-                let (line, len) = (self.line(index), (bytes - done).min(FLAGGED_BYTES));
-                // SAFETY: `len` bytes at `done` are inside what the caller vouches for.
-                unsafe { line.fill(from.add(done), len) };
-                // SYNC: pairs with the load in `await_line` (PACK-1).
-                line.flag().store(flag.0, Ordering::Release);
-                (index, done) = (index + 1, done + FLAGGED_BYTES);
-            }
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { lent::copy(self.rest(), must_be_copied(src), from, bytes) };
-            // SYNC: as above.
-            self.line(0).flag().store(flag.0, Ordering::Release);
-        }
-    }
-}
 
 /// Everybody's packets, resolved: rank 0's, and every other's `stride` bytes further on.
 struct Everybody {
@@ -236,9 +54,12 @@ impl NativeCore {
     }
 
     #[inline(always)]
-    fn packet(&self, packets: &Shared<i64>, bytes: usize, writing: bool, at: At) -> Result<Packet> {
+    fn packet(&self, packets: &Shared<i64>, bytes: usize, epoch: i32, at: At) -> Result<(Packet, Flag)> {
         let span = room_for(packets, bytes)?;
-        Ok(Packet(self.resolve(&span, writing, at)?))
+        let segment = self.segment(span.segment);
+        let found = segment.and_then(|segment| segment.resolve(&span));
+        let found = found.ok_or_else(|| not_mapped(span.segment, span.byte_range(), at))?;
+        Ok((Packet(found), self.flag(segment, epoch)))
     }
 
     #[inline(always)]
@@ -248,11 +69,27 @@ impl NativeCore {
             return Ok(());
         }
         let from = self.resolve(src, false, at)?;
-        let packet = self.packet(packets, bytes, true, at)?;
-        let flag = self.flag(self.segment(packets.span().segment), epoch);
+        let (packet, flag) = self.packet(packets, bytes, epoch, at)?;
         // SAFETY: the source was resolved to `bytes` bytes, for which the packet was resolved.
         unsafe { packet.put(src, from, bytes, flag) };
         Ok(())
+    }
+
+    /// Makes the lines of the next packet this core's. Who shares its core with others would be gone before it was put.
+    #[inline(always)]
+    pub(super) fn foresee_packet_now(&self, packets: &Shared<i64>, bytes: usize) {
+        if self.patience.spin.is_zero() {
+            return;
+        }
+        let Ok(span) = room_for(packets, bytes) else {
+            return;
+        };
+        if let Some(found) = self
+            .segment(span.segment)
+            .and_then(|segment| segment.resolve(&span))
+        {
+            Packet(found).claim(bytes);
+        }
     }
 
     #[inline(always)]
@@ -269,9 +106,11 @@ impl NativeCore {
             return Ok(());
         }
         let to = self.resolve(dst, true, at)?;
-        let packet = self.packet(packets, bytes, false, at)?;
-        let flag = self.flag(self.segment(raised.segment()), epoch);
+        let (packet, flag) = self.packet(packets, bytes, epoch, at)?;
         let whose = (raised, raised.rank());
+        if let Some(neighbours) = &self.neighbours {
+            self.look_for(neighbours, packet.line(0), flag, raised, epoch, at);
+        }
         if is_flagged(bytes) {
             // SAFETY: `to` was resolved for writing `bytes` bytes.
             return unsafe { self.take(to, bytes, packet, flag, whose, epoch, at) };
@@ -281,6 +120,22 @@ impl NativeCore {
         // SAFETY: both were resolved for `bytes` bytes, and do not overlap.
         unsafe { arith::copy(to, packet.rest(), bytes) };
         Ok(())
+    }
+
+    /// Looks for a rank's packet for a while, if it is on another core and all who share this one have said that they are in this
+    /// epoch: then nobody here has anything to do before it comes.
+    #[inline(never)]
+    fn look_for(&self, neighbours: &Neighbours, line: Line, flag: Flag, raised: &Signal, epoch: i32, at: At) {
+        let peer = raised.rank();
+        let is_here = |rank| {
+            let found = self.signal_on(raised, rank, at);
+            found.is_ok_and(|found| Compare::Ge.holds(found.cell.load(), epoch))
+        };
+        let ranks = 0..raised.ranks();
+        if neighbours.among(&ranks).all(|rank| rank != peer && is_here(rank)) {
+            let came = |_| line.flag().load(Ordering::Acquire) == flag.0;
+            neighbours.linger(std::iter::once(peer), came);
+        }
     }
 
     /// Finds everybody's packets of `bytes`.
@@ -333,6 +188,14 @@ impl NativeCore {
         let mut room = Pointers::new(std::ptr::null());
         let sources = room.of(found.ranks as usize);
         let mut taken = self.taken.borrow_mut();
+        if let Some(neighbours) = &self.neighbours {
+            for rank in neighbours.among(&(0..found.ranks)) {
+                let line = found.packet_of(rank).line(0);
+                self.await_line(line, found.flag, (raised, rank), epoch, at)?;
+            }
+            let came = |rank| found.packet_of(rank).line(0).flag().load(Ordering::Acquire) == found.flag.0;
+            neighbours.linger(others(found.me, 0..found.ranks), came);
+        }
         for rank in (0..found.ranks).map(Rank) {
             let packet = found.packet_of(rank);
             let whose = (raised, rank);
@@ -412,8 +275,8 @@ impl NativeCore {
             self.astray(awaited, (Compare::Ge, epoch), at)
                 .unwrap_or_else(|| stray(raised, at))
         };
-        let start = Instant::now();
-        while start.elapsed() < self.patience.spin
+        let start = (!self.patience.spin.is_zero()).then(Instant::now);
+        while start.is_some_and(|start| start.elapsed() < self.patience.spin)
             && self
                 .exit(awaited.segment, awaited.name.on(), Looking::Awake)
                 .is_none()

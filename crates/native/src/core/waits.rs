@@ -5,8 +5,8 @@ use crate::activity::Doing;
 use crate::cell::{Cell, Ended, Looking};
 use crate::record;
 use crate::segment::{Alarm, Attached};
-use ringwork_isa::{Compare, Error, ErrorKind, Notify, QueueSignal, Rank, Result, Signal, Waited};
-use std::time::Instant;
+use ringwork_isa::{Compare, Error, ErrorKind, Notify, QueueSignal, Rank, Result, Signal, Waited, others};
+use std::ops::Range;
 
 impl NativeCore {
     #[inline(always)]
@@ -45,6 +45,50 @@ impl NativeCore {
         }
     }
 
+    /// Waits for the signal of each of `ranks` but mine; for those who share this core first, since they need it to come.
+    #[inline(always)]
+    pub(super) fn wait_on_now(
+        &self,
+        signal: &Signal,
+        ranks: Range<u32>,
+        (compare, operand): (Compare, i32),
+        at: At,
+    ) -> Result<()> {
+        if ranks.end > signal.ranks() {
+            return signal.on(Rank(ranks.end - 1)).map(drop);
+        }
+        if self.neighbours.is_some() {
+            self.wait_on_neighbours(signal, ranks.clone(), (compare, operand), at)?;
+        }
+        for rank in others(signal.holder(), ranks) {
+            self.wait_now(self.signal_on(signal, rank, at)?, compare, operand, at)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for those of `ranks` who share this core, and looks for the others for a while.
+    #[inline(never)]
+    fn wait_on_neighbours(
+        &self,
+        signal: &Signal,
+        ranks: Range<u32>,
+        (compare, operand): (Compare, i32),
+        at: At,
+    ) -> Result<()> {
+        let Some(neighbours) = &self.neighbours else {
+            return Ok(());
+        };
+        for rank in neighbours.among(&ranks) {
+            self.wait_now(self.signal_on(signal, rank, at)?, compare, operand, at)?;
+        }
+        let came = |rank| {
+            let found = self.signal_on(signal, rank, at);
+            found.map_or(true, |found| compare.holds(found.cell.load(), operand))
+        };
+        neighbours.linger(others(signal.holder(), ranks), came);
+        Ok(())
+    }
+
     #[cold]
     pub(super) fn wait_long(
         &self,
@@ -54,10 +98,9 @@ impl NativeCore {
     ) -> Result<i32> {
         let Awaited { segment, cell, .. } = awaited;
         self.say(Doing::Wait, at);
-        let deadline = Instant::now().checked_add(self.wait_limit);
         let satisfied = |value| compare.holds(value, operand);
         let exit = |looking| self.exit(segment, awaited.name.on(), looking);
-        let wait = || cell.wait(self.patience, deadline, satisfied, exit);
+        let wait = || cell.wait_within(self.patience, self.wait_limit, satisfied, exit);
         let ended = match self.activity.as_ref() {
             None => wait(),
             Some(activity) => {
@@ -140,9 +183,9 @@ pub(super) struct Name(u64);
 
 impl Name {
     #[inline(always)]
-    pub(super) fn of(signal: &Signal) -> Name {
+    pub(super) fn of(signal: &Signal, rank: Rank) -> Name {
         let (on, index, queue) = match signal.queue() {
-            None => (signal.rank(), signal.index(), 0),
+            None => (rank, signal.index(), 0),
             Some(end) => (end.peer, end.port, end.signal as u64 + 1),
         };
         // Ranks are below MAX_RANKS where there is a cell, and cells are few.

@@ -7,6 +7,11 @@ use ringwork_isa::{MAX_RANKS, SIGNAL_STRIDE_BYTES, Segment};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// How much further than a whole number of pages the windows of two ranks are from each other. The same place of all windows
+/// would fall on the same eight lines of a first-level cache else, and of more than eight ranks each would drive out the
+/// others'; so it falls on the next four lines for each.
+const SKEW_BYTES: u64 = 256;
+
 /// What a segment is. Travels to a chip beside the descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
@@ -16,7 +21,7 @@ pub struct Layout {
     pub ranks: u32,
     /// Signal cells per rank.
     pub signals: u32,
-    /// Bytes per rank, cells included.
+    /// Bytes from one rank's window to the next one's: its cells, its data, and a little more.
     pub stride: u64,
     /// A number that no other segment has.
     pub nonce: u64,
@@ -36,7 +41,8 @@ impl Layout {
     /// # Errors
     /// If it is larger than can be.
     pub fn described(segment: Segment, ranks: u32, signals: u32, data_bytes: u64) -> Result<Layout> {
-        let stride = page_align(data_bytes.saturating_add(u64::from(signals) * SIGNAL_STRIDE_BYTES));
+        let window = page_align(data_bytes.saturating_add(u64::from(signals) * SIGNAL_STRIDE_BYTES));
+        let stride = window.saturating_add(SKEW_BYTES);
         check_size("a window for every rank", ranks, stride)?;
         Ok(Layout {
             segment,
@@ -79,16 +85,16 @@ impl Layout {
         if self.signals > MAX_SIGNALS {
             return field("signals", self.signals.into(), format!("at most {MAX_SIGNALS}"));
         }
-        if !self.stride.is_multiple_of(PAGE_BYTES)
-            || self.stride == 0
+        if !self.stride.is_multiple_of(SKEW_BYTES)
+            || self.window_bytes() == 0
             || self.stride > largest_stride(self.ranks)
-            || self.stride < u64::from(self.signals) * SIGNAL_STRIDE_BYTES
+            || self.window_bytes() < u64::from(self.signals) * SIGNAL_STRIDE_BYTES
         {
             let limit = largest_stride(self.ranks);
             return field(
                 "stride",
                 self.stride,
-                format!("whole pages, the cells inside, at most {limit}"),
+                format!("a multiple of {SKEW_BYTES}, the cells inside, at most {limit}"),
             );
         }
         Ok(self)
@@ -97,7 +103,7 @@ impl Layout {
     /// All of its bytes, header included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        PAGE_BYTES + self.stride * u64::from(self.ranks.max(1))
+        page_align(PAGE_BYTES + self.stride * u64::from(self.ranks.max(1)))
     }
 
     /// Byte offset of the data of rank 0; signal cells come before it.
@@ -111,7 +117,13 @@ impl Layout {
     #[must_use]
     #[inline(always)]
     pub fn data_bytes(&self) -> u64 {
-        self.stride - u64::from(self.signals) * SIGNAL_STRIDE_BYTES
+        self.window_bytes() - u64::from(self.signals) * SIGNAL_STRIDE_BYTES
+    }
+
+    /// Bytes of a window: whole pages.
+    #[inline(always)]
+    pub(super) fn window_bytes(&self) -> u64 {
+        self.stride & !(PAGE_BYTES - 1)
     }
 
     pub(super) fn words(&self) -> [(u64, &'static str, u64); 7] {

@@ -15,6 +15,8 @@
 //! - **SEG-3 (data is data).** Regions resolve to buffer bytes only, signals to cell bytes only.
 //! - **SEG-4 (one alarm).** The alarm goes from quiet to raised once; whoever raises it claims it first,
 //!   writes the reason, then publishes, then rouses every cell. It is cleared only while no task runs.
+//! - **SEG-5 (all there).** The memory holds every byte that the layout says, and the layout is one that can be: so what lies inside
+//!   the layout needs no comparison with the memory.
 
 mod alarm;
 mod layout;
@@ -70,6 +72,7 @@ impl Attached {
     /// # Errors
     /// If there is no memory for it.
     pub fn create(what: &str, layout: Layout) -> Result<Attached> {
+        let layout = layout.checked()?;
         let fd = create_sealed(what, layout.bytes())?;
         let memory = Memory::map(&fd, layout.bytes())?;
         Ok(Attached {
@@ -85,6 +88,7 @@ impl Attached {
     /// # Errors
     /// If there is no memory for it.
     pub fn on_heap(layout: Layout) -> Result<Attached> {
+        let layout = layout.checked()?;
         Ok(Attached {
             layout,
             memory: Memory::heap(layout.bytes())?,
@@ -177,55 +181,71 @@ impl Attached {
     #[must_use]
     #[inline(always)]
     pub fn resolve(&self, span: &Span) -> Option<*mut u8> {
-        let (start, bytes) = self.in_data(span)?;
+        let start = self.in_data(span)?;
         let (rank, stride) = (span.rank.0, self.layout.stride);
         if rank >= self.layout.ranks.max(1) || rank != 0 && span.stride != stride {
             return None;
         }
         let start = start + u64::from(rank) * stride;
-        self.memory.pointer(start, bytes, span.dtype.bytes())
+        // SAFETY: inside the window of a rank that there is (SEG-5).
+        unsafe { self.memory.pointer_inside(start, span.dtype.bytes()) }
     }
 
     /// The memory of a region on rank 0, if it is there on every rank, each a stride of the region's after the one before (SEG-3).
     #[must_use]
     #[inline(always)]
     pub fn resolve_on_all(&self, span: &Span) -> Option<*mut u8> {
-        let (start, bytes) = self.in_data(span)?;
+        let start = self.in_data(span)?;
         if span.ranks > self.layout.ranks || span.stride != self.layout.stride {
             return None;
         }
-        self.memory.pointer(start, bytes, span.dtype.bytes())
+        // SAFETY: inside the window of rank 0 (SEG-5).
+        unsafe { self.memory.pointer_inside(start, span.dtype.bytes()) }
     }
 
-    /// Where a region begins on rank 0, and its bytes, if they are inside that rank's data.
+    /// Where a region begins on rank 0, if it is inside that rank's data.
     #[inline(always)]
-    fn in_data(&self, span: &Span) -> Option<(u64, u64)> {
+    fn in_data(&self, span: &Span) -> Option<u64> {
         let (start, bytes) = span.on_first()?;
-        let inside = start >= self.layout.data_offset() && start + bytes <= PAGE_BYTES + self.layout.stride;
-        inside.then_some((start, bytes))
+        let inside =
+            start >= self.layout.data_offset() && start + bytes <= PAGE_BYTES + self.layout.window_bytes();
+        inside.then_some(start)
     }
 
     /// The cell of a signal, if it is one of this segment's (SEG-3).
     #[must_use]
     #[inline(always)]
     pub fn signal(&self, signal: &Signal) -> Option<&Cell> {
-        let offset = signal.offset()?;
-        let rank = signal.rank().0;
-        if rank >= self.layout.ranks {
-            return None;
-        }
-        let in_window = offset.checked_sub(PAGE_BYTES + u64::from(rank) * self.layout.stride)?;
-        if in_window >= u64::from(self.layout.signals) * SIGNAL_STRIDE_BYTES {
-            return None;
-        }
-        self.memory.cell(offset)
+        self.signal_on(signal, signal.rank())
     }
 
-    /// The cell at an offset where [`signal`](Attached::signal) has found one.
+    /// The cell of the same signal of a rank.
     #[must_use]
     #[inline(always)]
-    pub(crate) fn cell_at(&self, offset: u64) -> Option<&Cell> {
-        self.memory.cell(offset)
+    pub(crate) fn signal_on(&self, signal: &Signal, rank: Rank) -> Option<&Cell> {
+        let (rank, stride) = (rank.0, self.layout.stride);
+        let in_window = signal.offset_on_first()?.checked_sub(PAGE_BYTES)?;
+        let is_cell = in_window < u64::from(self.layout.signals) * SIGNAL_STRIDE_BYTES
+            && in_window.is_multiple_of(SIGNAL_STRIDE_BYTES);
+        if !is_cell || rank >= self.layout.ranks || rank != 0 && signal.stride() != stride {
+            return None;
+        }
+        // SAFETY: one of the cells of a rank that there is (SEG-5); strides are multiples of a cell's size.
+        Some(unsafe {
+            self.memory
+                .cell_inside(PAGE_BYTES + u64::from(rank) * stride + in_window)
+        })
+    }
+
+    /// The cell at an offset.
+    ///
+    /// # Safety
+    /// [`signal`](Attached::signal) of this segment has found one there.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) unsafe fn cell_at(&self, offset: u64) -> &Cell {
+        // SAFETY: the caller's promise; segments do not shrink.
+        unsafe { self.memory.cell_inside(offset) }
     }
 
     /// Copies bytes of a rank's data in or out; false if they are not all inside.
@@ -325,6 +345,17 @@ mod tests {
     }
 
     #[test]
+    fn the_same_place_of_many_windows_is_in_different_sets_of_a_cache() {
+        let layout = Layout::windows(Segment(3), 16, 2, 1 << 20).unwrap();
+        let mut sets: Vec<u64> = (0..16).map(|rank| rank * layout.stride % PAGE_BYTES).collect();
+        sets.sort_unstable();
+        sets.dedup();
+        assert_eq!(sets.len(), 16);
+        assert!(layout.bytes().is_multiple_of(PAGE_BYTES), "whole pages in all");
+        assert!(layout.bytes() >= PAGE_BYTES + 16 * layout.stride);
+    }
+
+    #[test]
     fn signals_reach_cells_and_nothing_else() {
         let segment = heap();
         let row = |base| Signals {
@@ -346,6 +377,20 @@ mod tests {
             "a buffer"
         );
         assert!(segment.signal(&row(0).at(0).unwrap()).is_none(), "the header");
+        assert!(
+            segment.signal(&row(PAGE_BYTES + 64).at(0).unwrap()).is_none(),
+            "misaligned"
+        );
+        let far = Signals {
+            stride: segment.layout().stride + 128,
+            ..row(PAGE_BYTES)
+        };
+        assert!(segment.signal(&far.at(0).unwrap()).is_some());
+        assert!(
+            segment.signal(&far.at(0).unwrap().on(Rank(1)).unwrap()).is_none(),
+            "windows that are elsewhere"
+        );
+        assert!(segment.signal(&row(u64::MAX - 64).at(1).unwrap()).is_none());
     }
 
     #[test]
@@ -433,7 +478,7 @@ mod tests {
     #[test]
     fn a_layout_whose_windows_have_no_bytes_is_refused() {
         let layout = Layout::windows(Segment(1), 2, 0, 0).unwrap();
-        assert_eq!(layout.stride, PAGE_BYTES);
+        assert!(layout.data_bytes() > 0);
         let none = Layout { stride: 0, ..layout };
         assert!(none.checked().unwrap_err().to_string().contains("`stride`"));
     }

@@ -1,0 +1,117 @@
+//! The ranks that share this one's core, and what waiting for the others is like then.
+//!
+//! Who waits for a rank on its own core gives the core away: the other cannot come without it. But once all of those have come,
+//! nobody here has anything to do before the rest come, and to give the core away would be a round of turns in which
+//! everybody looks, finds nothing and goes on. Worse, cores that are out of step stay so, and every call takes two rounds:
+//! looking for a round at most brings them into step.
+
+use crate::peers::Peer;
+use ringwork_isa::Rank;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Who shares a rank's core, and how long a round of turns on a core takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbours {
+    ranks: Vec<u32>,
+    round: Duration,
+}
+
+/// No turn takes longer: a switch, and what is done in a small call with caches that others have used.
+const TURN: Duration = Duration::from_micros(5);
+
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 32;
+
+impl Neighbours {
+    /// Of rank `me`; `None` unless every one of these processes, in rank order, is bound to one core, and some share one.
+    #[must_use]
+    pub fn of(me: Rank, peers: &[Peer]) -> Option<Neighbours> {
+        let bound = |peer: &Peer| match peer.cores[..] {
+            [core] => Some(core),
+            _ => None,
+        };
+        let cores: Vec<usize> = peers.iter().map(bound).collect::<Option<_>>()?;
+        let on = |core: usize| (0u32..).zip(&cores).filter(move |(_, on)| **on == core);
+        let most = cores.iter().map(|core| on(*core).count()).max()?;
+        let mine = *cores.get(me.0 as usize)?;
+        (most > 1).then(|| Neighbours {
+            ranks: on(mine)
+                .map(|(rank, _)| rank)
+                .filter(|rank| *rank != me.0)
+                .collect(),
+            round: TURN * u32::try_from(most).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Those who are among `ranks`.
+    pub(super) fn among(&self, ranks: &Range<u32>) -> impl Iterator<Item = Rank> {
+        self.ranks
+            .iter()
+            .filter(|rank| ranks.contains(rank))
+            .copied()
+            .map(Rank)
+    }
+
+    /// Looks for `others` until each `came`, but not for longer than a round. To be called when all neighbours have.
+    pub(super) fn linger(&self, mut others: impl Iterator<Item = Rank>, came: impl Fn(Rank) -> bool) {
+        let mut missing = others.find(|rank| !came(*rank));
+        if missing.is_none() {
+            return;
+        }
+        let start = Instant::now();
+        while start.elapsed() < self.round {
+            for _ in 0..LOOKS {
+                match missing {
+                    None => return,
+                    Some(rank) if came(rank) => missing = others.find(|rank| !came(*rank)),
+                    Some(_) => std::hint::spin_loop(),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    fn neighbours(me: u32, cores: &[&[usize]]) -> Option<Vec<u32>> {
+        let peers: Vec<Peer> = cores.iter().map(|cores| Peer::of_cores(cores, 1)).collect();
+        Neighbours::of(Rank(me), &peers).map(|found| found.ranks)
+    }
+
+    #[test]
+    fn neighbours_are_known_where_everybody_is_bound_and_some_share_a_core() {
+        let round_robin: &[&[usize]] = &[&[4], &[7], &[4], &[7], &[4]];
+        assert_eq!(neighbours(0, round_robin), Some(vec![2, 4]));
+        assert_eq!(neighbours(3, round_robin), Some(vec![1]));
+        assert_eq!(
+            neighbours(1, &[&[0], &[1], &[0]]),
+            Some(vec![]),
+            "alone, among others who share"
+        );
+        assert_eq!(neighbours(0, &[&[0], &[1]]), None, "everybody alone");
+        assert_eq!(neighbours(0, &[&[0], &[0, 1], &[0]]), None, "not everybody bound");
+        assert_eq!(neighbours(3, round_robin[..3].as_ref()), None, "no such rank");
+        assert_eq!(neighbours(0, &[]), None);
+    }
+
+    #[test]
+    fn looking_for_others_ends_when_they_have_come_or_a_round_is_over() {
+        let peers = [&[0][..], &[0], &[1]].map(|cores| Peer::of_cores(cores, 1));
+        let found = Neighbours::of(Rank(0), &peers).unwrap();
+        assert_eq!(found.among(&(0..3)).collect::<Vec<_>>(), [Rank(1)]);
+        assert_eq!(found.among(&(2..3)).count(), 0);
+        let looks = std::cell::Cell::new(0);
+        found.linger([Rank(1), Rank(2)].into_iter(), |_| {
+            looks.replace(looks.get() + 1) > 2
+        });
+        assert_eq!(
+            looks.get(),
+            5,
+            "the first came at the fourth look, the other at once"
+        );
+        found.linger([Rank(2)].into_iter(), |_| false);
+    }
+}
