@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much further than a whole number of pages the windows of two ranks are from each other. The same place of all windows
-/// would fall on the same eight lines of a first-level cache else, and of more than eight ranks each would drive out the
-/// others'; so it falls on the next four lines for each.
-const SKEW_BYTES: u64 = 256;
+/// would fall on the same eight lines of a first-level cache else, and of eight ranks or more each would drive out the others';
+/// so it falls on another sixteenth of it for each of 16. Not on the next one: a store would be taken for one to what is loaded
+/// right after it, from another window at the same place of a page.
+const SKEW_BYTES: u64 = 5 * 256;
+const _: () = assert!(SKEW_BYTES < PAGE_BYTES && SKEW_BYTES.is_multiple_of(SIGNAL_STRIDE_BYTES));
 
 /// What a segment is. Travels to a chip beside the descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +87,7 @@ impl Layout {
         if self.signals > MAX_SIGNALS {
             return field("signals", self.signals.into(), format!("at most {MAX_SIGNALS}"));
         }
-        if !self.stride.is_multiple_of(SKEW_BYTES)
+        if !self.stride.is_multiple_of(SIGNAL_STRIDE_BYTES)
             || self.window_bytes() == 0
             || self.stride > largest_stride(self.ranks)
             || self.window_bytes() < u64::from(self.signals) * SIGNAL_STRIDE_BYTES
@@ -94,7 +96,7 @@ impl Layout {
             return field(
                 "stride",
                 self.stride,
-                format!("a multiple of {SKEW_BYTES}, the cells inside, at most {limit}"),
+                format!("whole cells, a window of whole pages inside, at most {limit}"),
             );
         }
         Ok(self)
