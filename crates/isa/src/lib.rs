@@ -39,8 +39,7 @@ pub use host_port::{HostPort, Received, Reply, Request};
 pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};
 pub use op::ReduceOp;
 pub use packet::{
-    FLAGGED_BYTES, FLAGGED_LINES, LINE_BYTES, LINE_WORDS, is_flagged, pack, packet_lines, packet_payload,
-    unpack,
+    FLAGGED_BYTES, LINE_BYTES, LINE_WORDS, is_beside_flag, pack, packet_lines, packet_payload, unpack,
 };
 pub use port_layout::{Direction, Header, MessageKind, PortCell, PortLayout, Returns};
 pub use product::{product, product_in_blocks};

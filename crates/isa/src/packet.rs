@@ -1,9 +1,8 @@
 //! Packets: small data that carries the flag which says that it is there.
 //!
-//! A packet begins with five cache lines whose last words are flags; the low half of a flag is the epoch that the packet
-//! belongs to. Up to 280 bytes of payload lie in these, 56 in each, and arrive with their flags, in one hop. More lies in the
-//! lines after them, in one piece, and only the first line has a flag: a reader that watches many lines while they are being
-//! written takes each of them from the writer once more.
+//! A packet begins with a cache line whose last word is a flag; the low half of a flag is the epoch that the packet belongs to.
+//! Up to 56 bytes of payload lie before it in the same line and arrive with it, in one hop. More lies in the lines after that
+//! one, in one piece: a reader that watched a flag in each of them would take each from the writer once more.
 
 /// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;
@@ -11,40 +10,33 @@ pub const LINE_BYTES: usize = 64;
 pub const LINE_WORDS: usize = LINE_BYTES / 8;
 /// Bytes of payload beside a flag.
 pub const FLAGGED_BYTES: usize = LINE_BYTES - 8;
-/// Lines that may have flags.
-pub const FLAGGED_LINES: usize = 5;
 
 /// Lines of a packet with `bytes` of payload.
 #[must_use]
 #[inline]
 pub const fn packet_lines(bytes: usize) -> usize {
-    // For a single line, dividing takes as long as filling it.
-    if bytes <= FLAGGED_BYTES {
-        return (bytes != 0) as usize;
-    }
-    if is_flagged(bytes) {
-        bytes.div_ceil(FLAGGED_BYTES)
-    } else {
-        FLAGGED_LINES + bytes.div_ceil(LINE_BYTES)
+    match bytes {
+        0 => 0,
+        1..=FLAGGED_BYTES => 1,
+        bytes => 1 + bytes.div_ceil(LINE_BYTES),
     }
 }
 
-/// Whether every line of a packet with `bytes` of payload has its flag.
+/// Whether a payload of `bytes` lies beside its flag.
 #[must_use]
 #[inline]
-pub const fn is_flagged(bytes: usize) -> bool {
-    bytes <= FLAGGED_LINES * FLAGGED_BYTES
+pub const fn is_beside_flag(bytes: usize) -> bool {
+    bytes <= FLAGGED_BYTES
 }
 
 /// The most bytes of payload in a packet of `lines`.
 #[must_use]
 #[inline]
 pub const fn packet_payload(lines: usize) -> usize {
-    const FLAGGED: usize = FLAGGED_LINES * FLAGGED_BYTES;
     match lines {
-        0..=FLAGGED_LINES => lines * FLAGGED_BYTES,
-        lines if (lines - FLAGGED_LINES) * LINE_BYTES <= FLAGGED => FLAGGED,
-        lines => (lines - FLAGGED_LINES) * LINE_BYTES,
+        0 => 0,
+        1 => FLAGGED_BYTES,
+        lines => (lines - 1) * LINE_BYTES,
     }
 }
 
@@ -53,14 +45,14 @@ pub const fn packet_payload(lines: usize) -> usize {
 pub fn pack(payload: &[u8], epoch: i32) -> Vec<u8> {
     let mut lines = vec![0; packet_lines(payload.len()) * LINE_BYTES];
     let flag = u64::from(epoch.cast_unsigned()).to_le_bytes();
-    if is_flagged(payload.len()) {
-        for (line, piece) in lines.chunks_mut(LINE_BYTES).zip(payload.chunks(FLAGGED_BYTES)) {
-            line[..piece.len()].copy_from_slice(piece);
-            line[FLAGGED_BYTES..].copy_from_slice(&flag);
-        }
+    let at = if is_beside_flag(payload.len()) {
+        0
     } else {
-        lines[FLAGGED_BYTES..LINE_BYTES].copy_from_slice(&flag);
-        lines[FLAGGED_LINES * LINE_BYTES..][..payload.len()].copy_from_slice(payload);
+        LINE_BYTES
+    };
+    lines[at..][..payload.len()].copy_from_slice(payload);
+    if let Some(word) = lines.get_mut(FLAGGED_BYTES..LINE_BYTES) {
+        word.copy_from_slice(&flag);
     }
     lines
 }
@@ -68,14 +60,8 @@ pub fn pack(payload: &[u8], epoch: i32) -> Vec<u8> {
 /// The payload of a packet, `bytes` of it.
 #[must_use]
 pub fn unpack(lines: &[u8], bytes: usize) -> Vec<u8> {
-    if !is_flagged(bytes) {
-        let payload = lines.iter().skip(FLAGGED_LINES * LINE_BYTES);
-        return payload.take(bytes).copied().collect();
-    }
-    let payload = lines
-        .chunks(LINE_BYTES)
-        .flat_map(|line| line.iter().take(FLAGGED_BYTES));
-    payload.take(bytes).copied().collect()
+    let at = if is_beside_flag(bytes) { 0 } else { LINE_BYTES };
+    lines.iter().skip(at).take(bytes).copied().collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Packet all-reduce: everybody puts packets, everybody reduces everybody's. For small data.
 //!
-//! As one-phase, but what is staged carries its own flags: up to 280 bytes travel with them, in one trip where one-phase has
+//! As one-phase, but what is staged carries its own flag: up to 56 bytes travel with it, in one trip where one-phase has
 //! two, and more needs no meeting beside.
 //!
 //! Traffic per rank, for `S` bytes on `n` ranks: `S` put, `(n-1) S` read, and a line more each; 1 step. Exact.

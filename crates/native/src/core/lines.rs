@@ -1,4 +1,4 @@
-//! A packet as it lies in memory: cache lines with flags, and a payload in them or after them.
+//! A packet as it lies in memory: a cache line with a flag, and a payload in it or after it.
 //!
 //! The writer stores the payload and then its flag; the reader watches the flag. What is in the flag's own line comes with
 //! it: between cores that is one transfer instead of two.
@@ -13,23 +13,24 @@
 //! - **PACK-4 (flags only).** Where a flag is looked for, there is never payload that could be taken for one.
 
 use super::lent::{self, must_be_copied};
-use ringwork_isa::{FLAGGED_BYTES, FLAGGED_LINES, LINE_BYTES, LINE_WORDS, Span, is_flagged, packet_lines};
+use ringwork_isa::{LINE_BYTES, LINE_WORDS, Span, is_beside_flag, packet_lines};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is common to the packets of one call.
 #[derive(Clone, Copy)]
 pub(super) struct Flag(pub(super) u64);
 
-/// A line with a flag: eight words.
+/// The packet of one rank.
 #[derive(Clone, Copy)]
-pub(super) struct Line(pub(super) *mut u8);
+pub(super) struct Packet(pub(super) *mut u8);
 
-impl Line {
+impl Packet {
+    /// A word of the first line.
     #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index < LINE_WORDS);
-        // SAFETY: `Packet::line` made this of a resolved, aligned packet, which lives as long as its core; the
-        // index is inside it; the flag is only ever accessed as an atomic.
+        // SAFETY: whoever made this resolved an aligned packet, which lives as long as its core; the index is inside its
+        // first line; the flag is only ever accessed as an atomic.
         unsafe { AtomicU64::from_ptr(self.0.add(index * 8).cast()) }
     }
 
@@ -38,17 +39,23 @@ impl Line {
         self.word(LINE_WORDS - 1)
     }
 
-    /// Writes the payload, from registers: through memory, a word that was just put together of bytes must wait until
+    /// Where a payload of `bytes` lies, with which this was resolved.
+    #[inline]
+    pub(super) fn payload(self, bytes: usize) -> *mut u8 {
+        if is_beside_flag(bytes) {
+            return self.0;
+        }
+        // SAFETY: a packet with more than a line holds was resolved with lines after the first.
+        unsafe { self.0.add(LINE_BYTES) }
+    }
+
+    /// Writes a payload beside the flag, from registers: through memory, a word that was just put together of bytes must wait until
     /// all stores before it are done, those to lines of other cores included.
     ///
     /// # Safety
-    /// `from` is valid for reading `len` bytes, at most a payload.
+    /// `from` is valid for reading `len` bytes, which lie beside a flag.
     #[inline]
     unsafe fn fill(&self, from: *const u8, len: usize) {
-        if len == FLAGGED_BYTES {
-            // SAFETY: a payload each, by the caller and by `Packet::line`.
-            return unsafe { copy_payload(self.0, from) };
-        }
         let whole = len / 8;
         for word in 0..whole {
             // SAFETY: inside the `len` bytes; of any alignment.
@@ -62,16 +69,12 @@ impl Line {
         }
     }
 
-    /// Copies the payload out.
+    /// Copies a payload out from beside the flag.
     ///
     /// # Safety
-    /// `to` is valid for writing `len` bytes, at most a payload.
+    /// `to` is valid for writing `len` bytes, which lie beside a flag.
     #[inline]
     pub(super) unsafe fn drain(&self, to: *mut u8, len: usize) {
-        if len == FLAGGED_BYTES {
-            // SAFETY: a payload each, by the caller and by `Packet::line`.
-            return unsafe { copy_payload(to, self.0) };
-        }
         for word in 0..len / 8 {
             let value = self.word(word).load(Ordering::Relaxed);
             // SAFETY: inside the `len` bytes; of any alignment.
@@ -84,6 +87,35 @@ impl Line {
                 // SAFETY: inside the `len` bytes.
                 unsafe { to.add(at).write(value[at % 8]) };
             }
+        }
+    }
+
+    /// Writes the payload and raises the flag. To ask for the lines here, ahead of the stores, makes this slower on every
+    /// size: the reader is looking already, and fetches back what was claimed and not written yet. See [`claim`](Packet::claim).
+    ///
+    /// # Safety
+    /// `from` is what `src` was resolved to: `bytes` bytes, with which this packet was resolved.
+    #[inline(always)]
+    pub(super) unsafe fn put(self, src: &Span, from: *const u8, bytes: usize, flag: Flag) {
+        if is_beside_flag(bytes) {
+            // SAFETY: the caller's promise.
+            unsafe { self.fill(from, bytes) };
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { lent::copy(self.payload(bytes), must_be_copied(src), from, bytes) };
+        }
+        // SYNC: pairs with the load in `await_packet` (PACK-1).
+        self.flag().store(flag.0, Ordering::Release);
+    }
+
+    /// Makes the lines of a packet of `bytes` this core's, before it is put: its readers had them last, and who writes a line that
+    /// another has must wait until that one has given it up.
+    ///
+    /// All of them or none: with some, what is put is slower than with none.
+    #[inline(always)]
+    pub(super) fn claim(self, bytes: usize) {
+        for line in 0..packet_lines(bytes) {
+            claim_line(self.0.wrapping_add(line * LINE_BYTES));
         }
     }
 }
@@ -112,93 +144,6 @@ unsafe fn short_word(from: *const u8, len: usize) -> u64 {
         }
     }
     u64::from_le(value)
-}
-
-/// Copies a payload, in or out. As everywhere in `arith`, what is shared is reached by vector loads and stores, and
-/// is only ever data; every processor of this kind has these.
-///
-/// # Safety
-/// Both are valid for a payload's bytes, and do not overlap.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline(always)]
-unsafe fn copy_payload(to: *mut u8, from: *const u8) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
-    const { assert!(FLAGGED_BYTES == 3 * 16 + 8) };
-    // SAFETY: 3 * 16 + 8 bytes of each, of any alignment; the caller's promise.
-    unsafe {
-        let parts = [0, 16, 32].map(|at| _mm_loadu_si128(from.add(at).cast::<__m128i>()));
-        let last = from.add(48).cast::<u64>().read_unaligned();
-        for (part, at) in parts.into_iter().zip([0, 16, 32]) {
-            _mm_storeu_si128(to.add(at).cast::<__m128i>(), part);
-        }
-        to.add(48).cast::<u64>().write_unaligned(last);
-    }
-}
-
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-#[inline(always)]
-unsafe fn copy_payload(to: *mut u8, from: *const u8) {
-    // SAFETY: the caller's promise, unchanged.
-    unsafe { arith::copy(to, from, FLAGGED_BYTES) }
-}
-
-/// The packet of one rank.
-#[derive(Clone, Copy)]
-pub(super) struct Packet(pub(super) *mut u8);
-
-impl Packet {
-    /// A line with a flag, of those that the packet was resolved with.
-    #[inline]
-    pub(super) fn line(self, index: usize) -> Line {
-        debug_assert!(index < FLAGGED_LINES);
-        // SAFETY: the caller's index is inside what was resolved.
-        Line(unsafe { self.0.add(index * LINE_BYTES) })
-    }
-
-    /// Where a payload lies that only the first line has a flag for.
-    #[inline]
-    pub(super) fn rest(self) -> *mut u8 {
-        // SAFETY: a packet that is not flagged was resolved with lines after these.
-        unsafe { self.0.add(FLAGGED_LINES * LINE_BYTES) }
-    }
-
-    /// Writes the payload and raises the flags. To ask for the lines here, ahead of the stores, makes this slower on every
-    /// size: the reader is looking already, and fetches back what was claimed and not written yet. See [`claim`](Packet::claim).
-    ///
-    /// # Safety
-    /// `from` is what `src` was resolved to: `bytes` bytes, with which this packet was resolved.
-    #[inline(always)]
-    pub(super) unsafe fn put(self, src: &Span, from: *const u8, bytes: usize, flag: Flag) {
-        if is_flagged(bytes) {
-            let (mut index, mut done) = (0, 0);
-            while done < bytes {
-                let (line, len) = (self.line(index), (bytes - done).min(FLAGGED_BYTES));
-                // SAFETY: `len` bytes at `done` are inside what the caller vouches for.
-                unsafe { line.fill(from.add(done), len) };
-                // SYNC: pairs with the load in `await_line` (PACK-1).
-                line.flag().store(flag.0, Ordering::Release);
-                (index, done) = (index + 1, done + FLAGGED_BYTES);
-            }
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { lent::copy(self.rest(), must_be_copied(src), from, bytes) };
-            // SYNC: as above.
-            self.line(0).flag().store(flag.0, Ordering::Release);
-        }
-    }
-
-    /// Makes the lines of a packet of `bytes` this core's, before it is put: its readers had them last, and who writes a line that
-    /// another has must wait until that one has given it up.
-    ///
-    /// All of them or none: with some, what is put is slower than with none.
-    #[inline(always)]
-    pub(super) fn claim(self, bytes: usize) {
-        let lines = packet_lines(bytes);
-        let payload = if is_flagged(bytes) { 1 } else { FLAGGED_LINES };
-        for line in std::iter::once(0).chain(payload..lines) {
-            claim_line(self.0.wrapping_add(line * LINE_BYTES));
-        }
-    }
 }
 
 /// Asks for a line to write it. Whatever the address is, nothing is accessed by that.

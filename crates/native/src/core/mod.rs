@@ -68,8 +68,6 @@ pub struct NativeCore {
     /// Where every rank says which call it is in.
     calls: Option<Calls>,
     neighbours: Option<Neighbours>,
-    /// Room for what was taken out of packets, kept from call to call.
-    taken: std::cell::RefCell<Vec<u64>>,
 }
 
 /// How a core behaves while it waits.
@@ -102,7 +100,6 @@ impl NativeCore {
             call: CallUnderWay::default(),
             calls: None,
             neighbours: None,
-            taken: std::cell::RefCell::default(),
         }
     }
 

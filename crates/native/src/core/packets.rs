@@ -1,7 +1,7 @@
 //! Packets on this host: putting them, waiting for them, reducing them. How they lie in memory is in [`lines`](super::lines).
 
 use super::lent::{Source, must_be_copied};
-use super::lines::{Flag, Line, Packet};
+use super::lines::{Flag, Packet};
 use super::moves::{Pointers, check_length, check_overlap, span_bytes};
 use super::neighbours::Neighbours;
 use super::{At, NativeCore, not_mapped};
@@ -9,17 +9,14 @@ use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
 use ringwork_isa::{
-    Compare, Element, Error, ErrorKind, FLAGGED_BYTES, FLAGGED_LINES, LINE_WORDS, MAX_RANKS, Rank, ReduceOp,
-    Result, Shared, Signal, Span, is_flagged, others, packet_lines,
+    Compare, Element, Error, ErrorKind, LINE_WORDS, MAX_RANKS, Rank, ReduceOp, Result, Shared, Signal, Span,
+    is_beside_flag, others, packet_lines,
 };
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Looks at a flag between two looks at the clock and the exits.
 const LOOKS: u32 = 64;
-
-/// Words that hold the payload of any flagged packet.
-const TAKEN_WORDS: usize = FLAGGED_LINES * FLAGGED_BYTES / 8;
 
 /// Everybody's packets, resolved: rank 0's, and every other's `stride` bytes further on.
 struct Everybody {
@@ -109,23 +106,33 @@ impl NativeCore {
         let (packet, flag) = self.packet(packets, bytes, epoch, at)?;
         let whose = (raised, raised.rank());
         if let Some(neighbours) = &self.neighbours {
-            self.look_for(neighbours, packet.line(0), flag, raised, epoch, at);
+            self.look_for(neighbours, packet, flag, raised, epoch, at);
         }
-        if is_flagged(bytes) {
+        if is_beside_flag(bytes) {
+            self.await_packet(packet, flag, whose, epoch, at)?;
             // SAFETY: `to` was resolved for writing `bytes` bytes.
-            return unsafe { self.take(to, bytes, packet, flag, whose, epoch, at) };
+            unsafe { packet.drain(to, bytes) };
+            return Ok(());
         }
-        check_overlap(to, packet.rest(), bytes, 0, at)?;
-        self.await_line(packet.line(0), flag, whose, epoch, at)?;
+        check_overlap(to, packet.payload(bytes), bytes, 0, at)?;
+        self.await_packet(packet, flag, whose, epoch, at)?;
         // SAFETY: both were resolved for `bytes` bytes, and do not overlap.
-        unsafe { arith::copy(to, packet.rest(), bytes) };
+        unsafe { arith::copy(to, packet.payload(bytes), bytes) };
         Ok(())
     }
 
     /// Looks for a rank's packet for a while, if it is on another core and all who share this one have said that they are in this
     /// epoch: then nobody here has anything to do before it comes.
     #[inline(never)]
-    fn look_for(&self, neighbours: &Neighbours, line: Line, flag: Flag, raised: &Signal, epoch: i32, at: At) {
+    fn look_for(
+        &self,
+        neighbours: &Neighbours,
+        packet: Packet,
+        flag: Flag,
+        raised: &Signal,
+        epoch: i32,
+        at: At,
+    ) {
         let peer = raised.rank();
         let is_here = |rank| {
             let found = self.signal_on(raised, rank, at);
@@ -133,7 +140,7 @@ impl NativeCore {
         };
         let ranks = 0..raised.ranks();
         if neighbours.among(&ranks).all(|rank| rank != peer && is_here(rank)) {
-            let came = |_| line.flag().load(Ordering::Acquire) == flag.0;
+            let came = |_| packet.flag().load(Ordering::Acquire) == flag.0;
             neighbours.linger(std::iter::once(peer), came);
         }
     }
@@ -187,89 +194,56 @@ impl NativeCore {
         let (from, _kept) = unsafe { Source::copied_if(must_be_copied(mine), from, bytes) };
         let mut room = Pointers::new(std::ptr::null());
         let sources = room.of(found.ranks as usize);
-        let mut taken = self.taken.borrow_mut();
         if let Some(neighbours) = &self.neighbours {
             for rank in neighbours.among(&(0..found.ranks)) {
-                let line = found.packet_of(rank).line(0);
-                self.await_line(line, found.flag, (raised, rank), epoch, at)?;
+                self.await_packet(found.packet_of(rank), found.flag, (raised, rank), epoch, at)?;
             }
-            let came = |rank| found.packet_of(rank).line(0).flag().load(Ordering::Acquire) == found.flag.0;
+            let came = |rank| found.packet_of(rank).flag().load(Ordering::Acquire) == found.flag.0;
             neighbours.linger(others(found.me, 0..found.ranks), came);
         }
         for rank in (0..found.ranks).map(Rank) {
-            let packet = found.packet_of(rank);
-            let whose = (raised, rank);
             sources[rank.0 as usize] = if rank == found.me {
                 from
-            } else if bytes <= FLAGGED_BYTES || !is_flagged(bytes) {
-                // In one piece: reduced where it lies, where it stays until the epoch after next.
-                self.await_line(packet.line(0), found.flag, whose, epoch, at)?;
-                let payload = if is_flagged(bytes) {
-                    packet.0
-                } else {
-                    packet.rest()
-                };
-                payload.cast_const()
             } else {
-                let place = rank.0 as usize * TAKEN_WORDS;
-                if taken.len() < place + TAKEN_WORDS {
-                    taken.resize(found.ranks as usize * TAKEN_WORDS, 0);
-                }
-                let room = taken[place..][..TAKEN_WORDS].as_mut_ptr().cast::<u8>();
-                // SAFETY: `room` is private and holds what a flagged packet carries.
-                unsafe { self.take(room, bytes, packet, found.flag, whose, epoch, at) }?;
-                room.cast_const()
+                // Reduced where it lies, where it stays until the epoch after next.
+                let packet = found.packet_of(rank);
+                self.await_packet(packet, found.flag, (raised, rank), epoch, at)?;
+                packet.payload(bytes).cast_const()
             };
         }
-        // SAFETY: the sources are private, or packets or my part, which do not overlap `to` or are it; all were resolved or
-        // made for `bytes` bytes.
+        // SAFETY: the sources are packets or my part, which do not overlap `to` or are it; all were resolved for `bytes` bytes.
         unsafe { arith::reduce(T::DTYPE, op, to, sources, bytes / size_of::<T>()) };
         Ok(())
     }
 
-    /// Waits for a flagged packet and copies its payload to `to`.
-    ///
-    /// # Safety
-    /// `to` is valid for writing `bytes` bytes.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what a line is waited for with, and where it goes"
-    )]
-    unsafe fn take(
+    #[inline]
+    fn await_packet(
         &self,
-        to: *mut u8,
-        bytes: usize,
         packet: Packet,
         flag: Flag,
         whose: (&Signal, Rank),
         epoch: i32,
         at: At,
     ) -> Result<()> {
-        let (mut index, mut done) = (0, 0);
-        while done < bytes {
-            let (line, len) = (packet.line(index), (bytes - done).min(FLAGGED_BYTES));
-            self.await_line(line, flag, whose, epoch, at)?;
-            // SAFETY: `len` bytes at `done` lie inside what the caller vouches for.
-            unsafe { line.drain(to.add(done), len) };
-            (index, done) = (index + 1, done + FLAGGED_BYTES);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn await_line(&self, line: Line, flag: Flag, whose: (&Signal, Rank), epoch: i32, at: At) -> Result<()> {
         for _ in 0..self.eager_looks {
             // SYNC: pairs with the stores in `put` (PACK-1).
-            if line.flag().load(Ordering::Acquire) == flag.0 {
+            if packet.flag().load(Ordering::Acquire) == flag.0 {
                 return Ok(());
             }
             std::hint::spin_loop();
         }
-        self.await_line_long(line, flag, &whose.0.on(whose.1)?, epoch, at)
+        self.await_packet_long(packet, flag, &whose.0.on(whose.1)?, epoch, at)
     }
 
     #[cold]
-    fn await_line_long(&self, line: Line, flag: Flag, raised: &Signal, epoch: i32, at: At) -> Result<()> {
+    fn await_packet_long(
+        &self,
+        packet: Packet,
+        flag: Flag,
+        raised: &Signal,
+        epoch: i32,
+        at: At,
+    ) -> Result<()> {
         let awaited = self.signal(raised, at)?;
         let astray = || {
             self.astray(awaited, (Compare::Ge, epoch), at)
@@ -282,8 +256,8 @@ impl NativeCore {
                 .is_none()
         {
             for _ in 0..LOOKS {
-                // SYNC: as in `await_line`.
-                let seen = line.flag().load(Ordering::Acquire);
+                // SYNC: as in `await_packet`.
+                let seen = packet.flag().load(Ordering::Acquire);
                 if seen == flag.0 {
                     return Ok(());
                 }
@@ -296,7 +270,7 @@ impl NativeCore {
         // Its signal follows its packets: what sleeps on the one finds the other. The flag says more than a note beside
         // the signal would, which may be of a later call by now.
         self.wait_long(awaited, (Compare::Ge, epoch), at)?;
-        match line.flag().load(Ordering::Acquire) {
+        match packet.flag().load(Ordering::Acquire) {
             seen if seen == flag.0 => Ok(()),
             _ => Err(astray()),
         }
