@@ -20,6 +20,9 @@ pub struct Neighbours {
 /// No turn takes longer: a switch, and what is done in a small call with caches that others have used.
 const TURN: Duration = Duration::from_micros(5);
 
+/// Nor is it looked for longer than that, however many share a core.
+const LONGEST_ROUND: Duration = Duration::from_micros(200);
+
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 32;
 
@@ -40,7 +43,7 @@ impl Neighbours {
                 .map(|(rank, _)| rank)
                 .filter(|rank| *rank != me.0)
                 .collect(),
-            round: TURN * u32::try_from(most).unwrap_or(u32::MAX),
+            round: LONGEST_ROUND.min(TURN.saturating_mul(u32::try_from(most).unwrap_or(u32::MAX))),
         })
     }
 
