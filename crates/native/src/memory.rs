@@ -128,6 +128,10 @@ impl Memory {
     /// `offset` is at most [`len`](Memory::len).
     #[must_use]
     #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "at most the length, which is a usize"
+    )]
     pub unsafe fn pointer_inside(&self, offset: u64, align: usize) -> Option<*mut u8> {
         debug_assert!(offset <= self.len as u64 && align.is_power_of_two());
         let offset = offset as usize;
@@ -141,6 +145,10 @@ impl Memory {
     /// A cell at `offset` lies inside, and `offset` is a multiple of its size.
     #[must_use]
     #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "at most the length, which is a usize"
+    )]
     pub unsafe fn cell_inside(&self, offset: u64) -> &Cell {
         debug_assert!(self.cell(offset).is_some());
         // SAFETY: as in `cell`, by the caller's promise.
