@@ -186,9 +186,9 @@ fn a_rank_that_ends_at_the_rendezvous_is_named_by_the_others() {
     let job = format!("{}-{}", here!(), std::process::id());
     let mut children = start(here!(), 4, &[("RINGWORK_RENDEZVOUS", &job)]);
     let address = format!("ringwork-ringwork-{:016x}", signature_hash(&job));
-    // Rank 0's door and the two who came through it; rank 1 has said who it is, and waits.
+    // Rank 0's door and the two who came through it; both have said who they are, rank 0 has heard it, and all wait.
     eventually("ranks 1 and 2 have come", || {
-        sockets_at(&address) == 3 && all_asleep(children[1].id())
+        sockets_at(&address) == 3 && children[..3].iter().all(|child| all_asleep(child.id()))
     });
     children[1].kill().unwrap();
     let statuses = ends(children);
