@@ -10,7 +10,7 @@
 
 mod broadcast;
 
-pub use broadcast::{RING_PACKETS, Ring, broadcast};
+pub use broadcast::{Ring, broadcast, ring_packets};
 
 use crate::arguments::{dealt_part, my_part, one_part};
 use crate::chunk::{chunks, clip};

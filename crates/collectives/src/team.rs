@@ -2,7 +2,7 @@
 
 use crate::arguments::same_domain;
 use crate::chunk::chunks;
-use crate::packets::{RING_PACKETS, Ring, Room};
+use crate::packets::{Ring, Room, ring_packets};
 use ringwork_isa::{
     Barrier, Compare, Core, Element, Error, LINE_WORDS, Notify, Rank, Result, Shared, Signal, Signals,
     packet_lines,
@@ -244,7 +244,7 @@ const GIVEN: u32 = 2;
 /// The packets of each of `ranks` ranks: one to every rank in both halves, and the ring.
 #[inline]
 fn packets_of(ranks: usize) -> usize {
-    2 * ranks + RING_PACKETS
+    2 * ranks + ring_packets(ranks)
 }
 
 /// Every member, from me on and around.

@@ -11,7 +11,7 @@
 mod support;
 
 use ringwork_collectives::Algorithm;
-use ringwork_collectives::packets::{self, RING_PACKETS};
+use ringwork_collectives::packets::{self, ring_packets};
 use ringwork_collectives::window::{self, Spread};
 use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{Compare, Core, Dtype, InOut, Notify, Out, Rank, ReduceOp, Result, Shared, Signals, Tile};
@@ -278,17 +278,19 @@ fn data_in_a_window_may_be_changed_after_a_call_but_not_before_all_have_left() {
 
 #[test]
 fn a_ring_of_packets_whose_places_nobody_meets_for_races_and_ours_does_not() {
-    const NUMBERS: i32 = 6 * RING_PACKETS as i32;
+    const RANKS: u32 = 3;
+    const PLACES: u32 = ring_packets(RANKS as usize) as u32;
+    const NUMBERS: i32 = 6 * PLACES as i32;
     /// A root for twice around the ring, then another: with a new one for every number nobody gets ahead.
-    fn root(number: i32, ranks: u32) -> Rank {
-        Rank(number.cast_unsigned() / (2 * RING_PACKETS as u32) % ranks)
+    fn root(number: i32) -> Rank {
+        Rank(number.cast_unsigned() / (2 * PLACES) % RANKS)
     }
     async fn hasty(core: SteppedCore, rank: Rank, world: Rc<World>) -> Result<()> {
         // A ring of one place.
         let (packet, given) = (world.scratch::<i64>(rank), world.steps(rank).at(0)?);
         let data: InOut<i32> = typed(world.private_buffer(Dtype::I32, 1)[rank.0 as usize]);
         for number in 1..=NUMBERS {
-            let root = root(number, given.ranks());
+            let root = root(number);
             if rank == root {
                 core.put_packet(packet, data, number).await?;
             } else {
@@ -302,7 +304,7 @@ fn a_ring_of_packets_whose_places_nobody_meets_for_races_and_ours_does_not() {
     async fn ours(core: SteppedCore, rank: Rank, world: Rc<World>) -> Result<()> {
         let (team, data) = (world.team::<i32>(rank), world.scratch::<i32>(rank));
         for number in 1..=NUMBERS {
-            let (root, y) = (root(number, team.ranks()), data.slice(0..1)?);
+            let (root, y) = (root(number), data.slice(0..1)?);
             if rank == root {
                 core.store(y, &Tile::new(vec![number])).await?;
             }
@@ -311,8 +313,8 @@ fn a_ring_of_packets_whose_places_nobody_meets_for_races_and_ours_does_not() {
         }
         Ok(())
     }
-    assert!(explore(3, priority, hasty).races > 0);
-    let found = both(3, ours);
+    assert!(explore(RANKS, priority, hasty).races > 0);
+    let found = both(RANKS, ours);
     assert_eq!((found.races, found.deadlocks), (0, 0), "{}", found.last);
 }
 

@@ -2,14 +2,14 @@
 //!
 //! # Model
 //! Every broadcast (of more than a packet carries: each chunk of one) has the next number `b`, the same on every rank, and
-//! every rank counts them in a signal of its own. The root puts its packet into place `b mod RING_PACKETS` of its ring; the
-//! others take it from there, whenever they come. Before every number that begins the ring anew, everybody meets.
+//! every rank counts them in a signal of its own. The root puts its packet into place `b mod P` of the `P` places of its ring;
+//! the others take it from there, whenever they come. Before every number that begins the ring anew, everybody meets.
 //!
 //! # Invariants
 //! - **RING-1 (in step).** The counter of a rank is written by that rank only, one more for every broadcast, whoever is its
 //!   root.
-//! - **RING-2 (read before written).** A place is written again, for `b + RING_PACKETS`, after a meeting that began after
-//!   every rank had ended `b`: one of every `RING_PACKETS` numbers in a row begins the ring.
+//! - **RING-2 (read before written).** A place is written again, for `b + P`, after a meeting that began after every rank had ended
+//!   `b`: one of every `P` numbers in a row begins the ring.
 //!
 //! Beside the meetings no epoch of the team is taken, and nothing of its scratch: other operations neither see nor mind
 //! how far a root is ahead.
@@ -20,12 +20,15 @@ use ringwork_isa::{
     Barrier, Core, Element, In, LINE_WORDS, Notify, Out, Rank, Result, Shared, Signal, packet_payload,
 };
 
-/// The packets of a ring: how far a root may be ahead.
-pub const RING_PACKETS: usize = 8;
-const _: () = assert!(
-    RING_PACKETS.is_power_of_two(),
-    "numbers wrap, and places go on in their order"
-);
+/// The packets of a ring of `ranks`: how far a root may be ahead. A power of two: numbers wrap, and places go on in their order.
+///
+/// Those of two ranks stay in their nearest caches. With more, who may share cores, a meeting costs more than that is worth: every
+/// rank needs a turn for it.
+#[must_use]
+#[inline]
+pub const fn ring_packets(ranks: usize) -> usize {
+    if ranks <= 2 { 8 } else { 64 }
+}
 
 /// `y` becomes the root's `x`; as [`broadcast`](crate::broadcast()), but the root may return before anybody else has begun.
 ///
@@ -45,7 +48,7 @@ pub async fn broadcast<C: Core, T: Element>(
     }
     for chunk in chunks(y.len(), packet_payload(ring.lines) / T::DTYPE.bytes()) {
         let number = core.recall(given).await?.wrapping_add(1);
-        let place = number.cast_unsigned() as usize % RING_PACKETS;
+        let place = number.cast_unsigned() as usize % ring_packets(given.ranks() as usize);
         if place == 0 {
             ring.meet.arrive_and_wait(core).await?;
         }
