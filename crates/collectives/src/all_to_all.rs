@@ -1,7 +1,6 @@
 //! All-to-all: every rank sends a part of its data to every rank.
 //!
-//! Model: stage one block per rank, meet, pull my block from everybody, each as soon as its owner has
-//! arrived.
+//! Model: stage one block per rank, meet, pull my block from everybody.
 //!
 //! Traffic per rank, for `S` bytes of input on each of `n` ranks: `S` staged, `S (n-1)/n` pulled; 1 step.
 
@@ -29,9 +28,8 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, 
     for chunk in team.chunks(longest, ranks)? {
         let turn = team.turn(core, ranks * chunk.len()).await?;
         stage_blocks(core, turn.slot, x, ranks, Some(me), &chunk).await?;
-        turn.arrive(core).await?;
+        turn.meet(core).await?;
         for (peer, index) in team.members() {
-            turn.wait_for(core, peer).await?;
             let piece = clip(part_range(y.len(), ranks, index), &chunk);
             if piece.is_empty() {
                 continue;
