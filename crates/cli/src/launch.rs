@@ -1,5 +1,6 @@
 //! `ringwork launch`: the same program on every rank.
 
+use crate::output::complain;
 use crate::units::parse_time;
 use clap::{Args, ValueEnum};
 use ringwork::native::Error;
@@ -93,7 +94,7 @@ pub(crate) fn supervise(job: &Job) -> ExitCode {
     match outcome {
         Ok(outcome) => ExitCode::from(u8::try_from(outcome.exit_code()).unwrap_or(u8::MAX)),
         Err(error) => {
-            eprintln!("error: {}", cannot_start(job, &error));
+            complain(cannot_start(job, &error));
             ExitCode::from(match kind(&error) {
                 Some(ErrorKind::NotFound) => 127,
                 Some(ErrorKind::PermissionDenied) => 126,

@@ -22,6 +22,13 @@ pub(crate) fn print_line(line: &str) {
     }
 }
 
+/// Says what went wrong, as one piece: ranks that fail at once share the terminal, and would write into each other's lines.
+pub(crate) fn complain(problem: impl std::fmt::Display) {
+    let line = format!("error: {problem}\n");
+    // There is nobody left to tell.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
 /// Begins a file of lines with its header, unless it has some already; `-` is the output.
 pub(crate) fn begin_lines(path: &Path, header: &str) -> Result<(), String> {
     let empty = path.as_os_str() == "-" || std::fs::metadata(path).map_or(true, |file| file.len() == 0);

@@ -4,6 +4,7 @@ use crate::devices::DeviceList;
 use crate::examples::{self, Example};
 use crate::job::{Job, Times};
 use crate::nearest::nearest;
+use crate::output::complain;
 use crate::{EXIT_INTERRUPTED, interrupt, machine, report};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -143,7 +144,7 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
     match write_trace(arguments, &job) {
         Ok(()) => code,
         Err(why) => {
-            eprintln!("error: {why}");
+            complain(&why);
             ExitCode::FAILURE
         }
     }
@@ -254,7 +255,7 @@ fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
                 eprintln!("interrupted; every chip was ended in order");
                 return ExitCode::from(EXIT_INTERRUPTED);
             }
-            eprintln!("error: {error}");
+            complain(&error);
             if let Some(recent) = error.recent() {
                 eprintln!("what each chip did last:\n{recent}");
             }
@@ -298,6 +299,6 @@ fn bar(arguments: &RunArguments) -> ProgressBar {
 }
 
 fn refuse(why: &str) -> ExitCode {
-    eprintln!("error: {why}");
+    complain(why);
     ExitCode::from(2)
 }

@@ -1,7 +1,7 @@
 //! `ringwork topo`: the machines that can be simulated.
 
 use crate::machine;
-use crate::output::{print_line, say, write_new};
+use crate::output::{complain, print_line, say, write_new};
 use clap::{Args, Subcommand};
 use ringwork::sim::{PRESETS, Topology};
 use serde_json::json;
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &TopoCommand) -> ExitCode {
         TopoCommand::Show(arguments) => match show(arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
-                eprintln!("error: {why}");
+                complain(&why);
                 ExitCode::from(2)
             }
         },

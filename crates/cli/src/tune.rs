@@ -8,6 +8,7 @@ mod rows;
 
 use crate::bench::{Bench, BenchArguments, Collective, Mode, Question, Roots};
 use crate::launch;
+use crate::output::complain;
 use crate::units::{parse_bytes, short_bytes};
 use clap::{Args, Parser};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -57,12 +58,13 @@ pub(crate) fn run(arguments: &TuneArguments) -> ExitCode {
         start(arguments)
     };
     outcome.unwrap_or_else(|why| {
-        eprintln!("error: {why}");
+        complain(&why);
         ExitCode::FAILURE
     })
 }
 
 fn start(arguments: &TuneArguments) -> Result<ExitCode, String> {
+    Communicator::check_env().map_err(|error| error.to_string())?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = u32::try_from(cores).unwrap_or(1);
     let mut ranks = arguments.ranks.clone();

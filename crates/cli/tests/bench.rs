@@ -254,6 +254,40 @@ fn a_bench_inside_a_job_takes_its_ranks() {
 }
 
 #[test]
+fn a_wrong_environment_is_said_once_before_any_rank_is_started() {
+    for (variable, value) in [
+        ("RINGWORK_ALGO", "all_reduce=rign"),
+        ("RINGWORK_TUNE", "/nowhere/at/all"),
+        ("RINGWORK_TIMEOUT", "soon"),
+    ] {
+        for command in [
+            &["bench", "all_reduce", "-g", "4"][..],
+            &["tune", "-o", "/dev/null"],
+        ] {
+            let mut ringwork = Command::new(env!("CARGO_BIN_EXE_ringwork"));
+            let refused = ringwork.args(command).env(variable, value).output().unwrap();
+            let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(!refused.status.success(), "{command:?}");
+            assert_eq!(said.lines().count(), 1, "{command:?}: {said}");
+            assert!(said.contains(variable), "{command:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn ranks_that_fail_at_once_do_not_write_into_each_others_lines() {
+    let program = env!("CARGO_BIN_EXE_ringwork");
+    let mut launch = Command::new(program);
+    launch.args(["launch", "-n", "8", "--", program, "bench", "barrier", "-g", "8"]);
+    let refused = launch.env("RINGWORK_ALGO", "all_reduce=rign").output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    for line in said.lines() {
+        let whole = line.starts_with("error: the environment variable") && line.ends_with("window-push");
+        assert!(whole || line.starts_with("ringwork: rank "), "{said}");
+    }
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_with_a_cure() {
     let refused = |arguments: &[&str], says: &str| {
         let (code, _, stderr) = ringwork(&[&["bench"], arguments].concat());

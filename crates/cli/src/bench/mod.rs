@@ -17,7 +17,7 @@ pub(crate) use collective::{Collective, Collectives};
 pub(crate) use measure::{Bench, Question};
 
 use crate::launch;
-use crate::output::{append, begin_lines, say, write_new};
+use crate::output::{append, begin_lines, complain, say, write_new};
 use indicatif::{ProgressBar, ProgressStyle};
 use plot::of_rows;
 use ringwork::collectives::communicator::{Communicator, Error};
@@ -31,17 +31,21 @@ use table::Table;
 
 pub(crate) fn run(arguments: &BenchArguments) -> ExitCode {
     if let Err(why) = arguments.check() {
-        eprintln!("error: {why}");
+        complain(&why);
         return ExitCode::from(2);
     }
     if arguments.join || std::env::var_os(RANK_VARIABLE).is_some() {
         return match measure_all(arguments) {
             Ok(code) => code,
             Err(error) => {
-                eprintln!("error: {error}");
+                complain(&error);
                 ExitCode::FAILURE
             }
         };
+    }
+    if let Err(error) = Communicator::check_env() {
+        complain(&error);
+        return ExitCode::from(2);
     }
     let mut job = ranks_of_this(arguments);
     if let Some(ms) = launch_ms(&job) {
@@ -65,7 +69,7 @@ fn launch_ms(job: &Job) -> Option<f64> {
     let mut job = job.clone();
     job.arguments.push("--only-meet".into());
     let mut times: Vec<f64> = (0..5)
-        .filter_map(|_| {
+        .map_while(|_| {
             let start = Instant::now();
             let outcome = Stop::new().and_then(|stop| ranks::run(&job, &stop, &mut |_| {}));
             matches!(outcome, Ok(Outcome::Done)).then(|| start.elapsed().as_secs_f64() * 1e3)
@@ -285,7 +289,9 @@ impl<'a> Report<'a> {
             }
         }
         if wrong > 0 {
-            eprintln!("error: {wrong} values are wrong; this is a bug in ringwork or a broken machine");
+            complain(format_args!(
+                "{wrong} values are wrong; this is a bug in ringwork or a broken machine"
+            ));
             return Ok(ExitCode::FAILURE);
         }
         Ok(ExitCode::SUCCESS)

@@ -11,6 +11,7 @@ mod sweep;
 mod way;
 
 use crate::bench::Collectives;
+use crate::output::complain;
 use crate::units::{parse_bytes, short_bytes};
 use crate::{EXIT_INTERRUPTED, interrupt};
 use call::Failure;
@@ -102,11 +103,11 @@ pub(crate) fn run(arguments: &SimArguments) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(Refused::Arguments(why)) => {
-            eprintln!("error: {why}");
+            complain(&why);
             ExitCode::from(2)
         }
         Err(Refused::Failed(why)) => {
-            eprintln!("error: {why}");
+            complain(&why);
             ExitCode::FAILURE
         }
     }

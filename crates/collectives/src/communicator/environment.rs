@@ -67,12 +67,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 impl Environment {
     /// Reads it from variables; `get` is `std::env::var` but for tests.
     pub(super) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Environment> {
-        let timeout = match get("RINGWORK_TIMEOUT") {
-            None => DEFAULT_TIMEOUT,
-            Some(value) => {
-                parse_duration(&value).map_err(|problem| bad("RINGWORK_TIMEOUT", &value, problem))?
-            }
-        };
+        let timeout = timeout(&get)?;
         let Some(starter) = STARTERS
             .iter()
             .find(|starter| get(starter.rank).is_some() && get(starter.size).is_some())
@@ -124,6 +119,14 @@ impl Environment {
             rendezvous,
             timeout,
         })
+    }
+}
+
+/// How long an operation may take, according to `RINGWORK_TIMEOUT`.
+pub(super) fn timeout(get: impl Fn(&str) -> Option<String>) -> Result<Duration> {
+    match get("RINGWORK_TIMEOUT") {
+        None => Ok(DEFAULT_TIMEOUT),
+        Some(value) => parse_duration(&value).map_err(|problem| bad("RINGWORK_TIMEOUT", &value, problem)),
     }
 }
 

@@ -111,6 +111,17 @@ impl Communicator {
         Ok(comm)
     }
 
+    /// Whether [`from_env`](Communicator::from_env) would take what the environment says to every rank alike: `RINGWORK_TIMEOUT`,
+    /// `RINGWORK_ALGO` and `RINGWORK_TUNE`. For programs that start ranks: so it is said once, and not by each of them.
+    ///
+    /// # Errors
+    /// [`Error::BadEnvironment`]: the variable, and what is wrong with it.
+    pub fn check_env() -> Result<()> {
+        let get = |name: &str| std::env::var(name).ok();
+        environment::timeout(get)?;
+        Rules::read(get).map(drop)
+    }
+
     fn on(
         home: Attached,
         rank: Rank,
