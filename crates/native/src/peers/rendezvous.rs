@@ -119,6 +119,22 @@ impl Guests {
     }
 }
 
+/// Tells whoever has knocked and was not let in yet that it came to nothing.
+fn turn_away(listener: &OwnedFd, why: &Error) {
+    let knocking = || poll_for(&mut [PollFd::new(listener, PollFlags::IN)], Some(Duration::ZERO));
+    while knocking().is_ok_and(|knocking| knocking) {
+        let Ok(socket) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else {
+            return;
+        };
+        if check_user(&socket, "a stranger").is_ok() {
+            let wire = Wire::from_fd(socket, "a rank".into());
+            // What it says is heard first: to hang up on unread words is an error at its end, in place of the answer.
+            let _ = wire.recv::<Join>(Some(Instant::now() + PATIENCE));
+            let _ = wire.send(&Welcome::Refused(why.to_string()), None);
+        }
+    }
+}
+
 impl Attendant {
     /// Meets `size` processes at `rendezvous` as `rank`: returns all of them in rank order, and the first
     /// segment, which rank 0 makes by `make`.
@@ -138,25 +154,40 @@ impl Attendant {
         if rank.0 != 0 {
             return self.join(rendezvous, rank, size, deadline);
         }
+        let listener = if size > 1 { Some(listen(rendezvous)?) } else { None };
+        self.host(listener.as_ref(), size, limit, deadline, make)
+    }
+
+    /// Waits for everybody at the door of the rendezvous; whoever has come is told if it comes to nothing.
+    fn host(
+        &self,
+        listener: Option<&OwnedFd>,
+        size: u32,
+        limit: Duration,
+        deadline: Instant,
+        make: impl FnOnce() -> Result<Attached>,
+    ) -> Result<(Vec<Peer>, Attached)> {
         let mut guests = Guests::new(size);
-        let met = self.host(&mut guests, rendezvous, limit, deadline, make);
+        let met = self.receive(&mut guests, listener, limit, deadline, make);
         if let Err(error) = &met {
             guests.refuse(error);
+            if let Some(listener) = listener {
+                turn_away(listener, error);
+            }
         }
         met
     }
 
-    fn host(
+    fn receive(
         &self,
         guests: &mut Guests,
-        rendezvous: &str,
+        listener: Option<&OwnedFd>,
         limit: Duration,
         deadline: Instant,
         make: impl FnOnce() -> Result<Attached>,
     ) -> Result<(Vec<Peer>, Attached)> {
         let size = u32::try_from(guests.joined.len()).unwrap_or(u32::MAX);
-        let listener = if size > 1 { Some(listen(rendezvous)?) } else { None };
-        while let Some(listener) = &listener
+        while let Some(listener) = listener
             && let missing = guests.missing()
             && !missing.is_empty()
         {
@@ -227,6 +258,40 @@ impl Attendant {
                 who: "rank 0".into(),
                 cause: "it ended at the rendezvous".into(),
             }),
+        }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_knocks_while_it_comes_to_nothing_is_told_why() {
+        let address = format!("ringwork-test-knocking-{}", std::process::id());
+        let attendant = Attendant::start().unwrap();
+        let listener = listen(&address).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let knock = |rank, size| {
+            let wire = connect(&address, "rank 0", deadline).unwrap();
+            let (version, peer) = (VERSION, attendant.me.clone());
+            let join = Join {
+                version,
+                rank,
+                size,
+                peer,
+            };
+            wire.send(&join, None).unwrap();
+            wire
+        };
+        let (_wrong, right) = (knock(1, 9), knock(2, 3));
+        let make = || unreachable!("not everybody comes");
+        let met = attendant.host(Some(&listener), 3, Duration::from_secs(10), deadline, make);
+        let why = met.unwrap_err().to_string();
+        assert!(why.contains("it counts 9 ranks"), "{why}");
+        match right.recv::<Welcome>(Some(deadline)).unwrap() {
+            Some((Welcome::Refused(told), _)) => assert_eq!(told, why),
+            other => panic!("{other:?}"),
         }
     }
 }
