@@ -168,7 +168,7 @@ impl Default for Table {
                 if operation == Operation::AllToAll {
                     // More than a packet to each is chunks more, and each of them a meeting.
                     row(operation, Seats::ranks(4), Some(8 << 10), Way::Packet);
-                    row(operation, Seats::ranks(4), Some(64 << 10), Way::Staged);
+                    row(operation, Seats::ranks(4), Some(256 << 10), Way::Staged);
                 }
                 row(operation, Seats::ANY, Some(16 << 10), Way::Packet);
             }
