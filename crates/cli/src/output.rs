@@ -1,4 +1,4 @@
-//! Where results go: the output, or a file that grows line by line.
+//! Where results go, the output or a file that grows line by line, and what went wrong.
 
 use std::fs::OpenOptions;
 use std::io::Write;

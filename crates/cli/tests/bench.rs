@@ -281,6 +281,7 @@ fn ranks_that_fail_at_once_do_not_write_into_each_others_lines() {
     launch.args(["launch", "-n", "8", "--", program, "bench", "barrier", "-g", "8"]);
     let refused = launch.env("RINGWORK_ALGO", "all_reduce=rign").output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("RINGWORK_ALGO"), "{said}");
     for line in said.lines() {
         let whole = line.starts_with("error: the environment variable") && line.ends_with("window-push");
         assert!(whole || line.starts_with("ringwork: rank "), "{said}");

@@ -20,7 +20,7 @@ use ringwork_isa::{
     Barrier, Core, Element, In, LINE_WORDS, Notify, Out, Rank, Result, Shared, Signal, packet_payload,
 };
 
-/// The packets of a ring of `ranks`: how far a root may be ahead. A power of two: numbers wrap, and places go on in their order.
+/// The packets of a ring of `ranks`: how far a root may be ahead.
 ///
 /// Those of two ranks stay in their nearest caches. With more, who may share cores, a meeting costs more than that is worth: every
 /// rank needs a turn for it.
@@ -29,6 +29,10 @@ use ringwork_isa::{
 pub const fn ring_packets(ranks: usize) -> usize {
     if ranks <= 2 { 8 } else { 64 }
 }
+const _: () = assert!(
+    ring_packets(2).is_power_of_two() && ring_packets(3).is_power_of_two(),
+    "numbers wrap, and places go on in their order"
+);
 
 /// `y` becomes the root's `x`; as [`broadcast`](crate::broadcast()), but the root may return before anybody else has begun.
 ///

@@ -34,7 +34,7 @@ enum Welcome {
 
 const VERSION: u64 = ringwork_isa::signature_hash(concat!("ringwork peers v1 ", env!("CARGO_PKG_VERSION")));
 
-/// Longest that a process may take to say who it is once it has connected.
+/// Longest that a process may take to say who it is once it has connected, and that all take who are turned away.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Those who have come, by rank.
@@ -121,15 +121,16 @@ impl Guests {
 
 /// Tells whoever has knocked and was not let in yet that it came to nothing.
 fn turn_away(listener: &OwnedFd, why: &Error) {
+    let until = Instant::now() + PATIENCE;
     let knocking = || poll_for(&mut [PollFd::new(listener, PollFlags::IN)], Some(Duration::ZERO));
-    while knocking().is_ok_and(|knocking| knocking) {
+    while Instant::now() < until && knocking().is_ok_and(|knocking| knocking) {
         let Ok(socket) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else {
             return;
         };
         if check_user(&socket, "a stranger").is_ok() {
             let wire = Wire::from_fd(socket, "a rank".into());
             // What it says is heard first: to hang up on unread words is an error at its end, in place of the answer.
-            let _ = wire.recv::<Join>(Some(Instant::now() + PATIENCE));
+            let _ = wire.recv::<Join>(Some(until));
             let _ = wire.send(&Welcome::Refused(why.to_string()), None);
         }
     }
