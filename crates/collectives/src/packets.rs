@@ -11,6 +11,7 @@
 mod broadcast;
 
 pub use broadcast::{Ring, broadcast, ring_packets};
+pub(crate) use broadcast::{give, take};
 
 use crate::arguments::{dealt_part, my_part, one_part};
 use crate::chunk::{chunks, clip};
@@ -25,7 +26,7 @@ use std::ops::Range;
 ///
 /// # Errors
 /// As [`all_gather`](crate::all_gather()).
-pub async fn all_gather<C: Core, T: Element>(core: &C, room: Room, x: In<T>, y: Out<T>) -> Result<()> {
+pub async fn all_gather<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y: Out<T>) -> Result<()> {
     let (me, ranks) = room.place();
     one_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
@@ -47,7 +48,7 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, room: Room, x: In<T>, y: 
         for (peer, index) in members(room.raised.holder(), room.raised.ranks()) {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
             if index != me {
-                get(core, &room, half, peer, piece, epoch).await?;
+                get(core, room, half, peer, piece, epoch).await?;
             } else if !piece.is_empty() {
                 core.copy(piece, mine).await?;
             }
@@ -62,7 +63,7 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, room: Room, x: In<T>, y: 
 /// As [`reduce_scatter`](crate::reduce_scatter()).
 pub async fn reduce_scatter<C: Core, T: Element>(
     core: &C,
-    room: Room,
+    room: &Room,
     x: In<T>,
     y: Out<T>,
     op: ReduceOp,
@@ -100,7 +101,7 @@ pub async fn reduce_scatter<C: Core, T: Element>(
 ///
 /// # Errors
 /// As [`all_to_all`](crate::all_to_all()).
-pub async fn all_to_all<C: Core, T: Element>(core: &C, room: Room, x: In<T>, y: Out<T>) -> Result<()> {
+pub async fn all_to_all<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y: Out<T>) -> Result<()> {
     let (me, ranks) = room.place();
     let mine = dealt_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
@@ -121,7 +122,7 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, room: Room, x: In<T>, y: 
         for (peer, index) in members(room.raised.holder(), room.raised.ranks()) {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
             if index != me {
-                get(core, &room, room.to(half, me)?, peer, piece, epoch).await?;
+                get(core, room, room.to(half, me)?, peer, piece, epoch).await?;
             } else if !piece.is_empty() {
                 core.copy(piece, x.slice(clip(mine.clone(), &chunk))?).await?;
             }

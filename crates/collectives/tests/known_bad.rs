@@ -308,7 +308,7 @@ fn a_ring_of_packets_whose_places_nobody_meets_for_races_and_ours_does_not() {
             if rank == root {
                 core.store(y, &Tile::new(vec![number])).await?;
             }
-            packets::broadcast(&core, team.ring()?, y.into(), y.into(), root).await?;
+            packets::broadcast(&core, &team.ring()?, y.into(), y.into(), root).await?;
             assert_eq!(core.load(y).await?.values(), [number]);
         }
         Ok(())

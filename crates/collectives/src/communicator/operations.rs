@@ -99,7 +99,7 @@ impl Station {
             }
             (input, way) => self.staged(call, input, output, |core, x, y| {
                 if way == Way::Packet {
-                    core.run(packets::all_gather(core, self.room, x, y))
+                    core.run(packets::all_gather(core, &self.room, x, y))
                 } else {
                     core.run(crate::all_gather(core, self.team(), x, y))
                 }
@@ -118,7 +118,7 @@ impl Station {
             data => in_place(core, data, |data| {
                 let mine = data.part(self.size() as usize, self.place.me.0 as usize)?.into();
                 if way == Way::Packet {
-                    core.run(packets::all_gather(core, self.room, mine, data.into()))
+                    core.run(packets::all_gather(core, &self.room, mine, data.into()))
                 } else {
                     core.run(crate::all_gather(core, self.team(), mine, data.into()))
                 }
@@ -151,7 +151,7 @@ impl Station {
             }
             input => self.staged(reducing, input, output, |core, x, y| {
                 if way == Way::Packet {
-                    core.run(packets::reduce_scatter(core, self.room, x, y, op))
+                    core.run(packets::reduce_scatter(core, &self.room, x, y, op))
                 } else {
                     core.run(crate::reduce_scatter(core, self.team(), x, y, op))
                 }
@@ -179,7 +179,7 @@ impl Station {
                 data => in_place(core, data, |data| {
                     let mine = data.part(ranks, me)?.into();
                     if way == Way::Packet {
-                        core.run(packets::reduce_scatter(core, self.room, data.into(), mine, op))
+                        core.run(packets::reduce_scatter(core, &self.room, data.into(), mine, op))
                     } else {
                         core.run(crate::reduce_scatter(core, self.team(), data.into(), mine, op))
                     }
@@ -201,11 +201,15 @@ impl Station {
                     core.run(window::broadcast(core, self.place.meet(), data, Rank(root)))
                 }
                 data => in_place(core, data, |data| {
-                    let (x, y) = (data.into(), data.into());
-                    if way == Way::Packet {
-                        core.run(packets::broadcast(core, self.ring, x, y, Rank(root)))
+                    let (x, y, root) = (data.into(), data.into(), Rank(root));
+                    if way != Way::Packet {
+                        core.run(crate::broadcast(core, self.team(), x, y, root))
+                    } else if self.size() == 1 || data.len() * T::DTYPE.bytes() > self.ring.most_bytes() {
+                        core.run(packets::broadcast(core, &self.ring, x, y, root))
+                    } else if self.place.me == root {
+                        core.run(packets::give(core, &self.ring, x))
                     } else {
-                        core.run(crate::broadcast(core, self.team(), x, y, Rank(root)))
+                        core.run(packets::take(core, &self.ring, y, root))
                     }
                 }),
             },
@@ -280,7 +284,7 @@ impl Station {
             in_place(core, data, |data| {
                 let (x, y) = (data.into(), data.into());
                 if way == Way::Packet {
-                    core.run(packets::all_to_all(core, self.room, x, y))
+                    core.run(packets::all_to_all(core, &self.room, x, y))
                 } else {
                     core.run(crate::all_to_all(core, self.team(), x, y))
                 }
@@ -306,7 +310,7 @@ impl Station {
             }
             (input, way) => self.staged(call, input, output, |core, x, y| {
                 if way == Way::Packet {
-                    core.run(packets::all_to_all(core, self.room, x, y))
+                    core.run(packets::all_to_all(core, &self.room, x, y))
                 } else {
                     core.run(crate::all_to_all(core, self.team(), x, y))
                 }

@@ -40,7 +40,7 @@ const _: () = assert!(
 /// As [`broadcast`](crate::broadcast()).
 pub async fn broadcast<C: Core, T: Element>(
     core: &C,
-    ring: Ring,
+    ring: &Ring,
     x: In<T>,
     y: Out<T>,
     root: Rank,
@@ -50,28 +50,41 @@ pub async fn broadcast<C: Core, T: Element>(
     if given.ranks() == 1 {
         return core.copy(y, x).await;
     }
-    for chunk in chunks(y.len(), packet_payload(ring.lines) / T::DTYPE.bytes()) {
-        let number = core.recall(given).await?.wrapping_add(1);
-        let place = number.cast_unsigned() as usize % ring_packets(given.ranks() as usize);
-        if place == 0 {
-            ring.meet.arrive_and_wait(core).await?;
-        }
-        let words = ring.lines * LINE_WORDS;
-        let packet = ring.packets.slice(place * words..(place + 1) * words)?;
+    for chunk in chunks(y.len(), ring.most_bytes() / T::DTYPE.bytes()) {
         let piece = y.slice(chunk.clone())?;
         if is_root {
             let source = x.slice(chunk)?;
-            core.put_packet(packet, source, number).await?;
-            core.notify(given, Notify::Set(number)).await?;
+            give(core, ring, source).await?;
             core.copy(piece, source).await?;
         } else {
-            // Said before it waits: so those who share its core know that it needs no turn until the packet has come.
-            core.notify(given, Notify::Set(number)).await?;
-            core.get_packet(piece, packet.on(root)?, given.on(root)?, number)
-                .await?;
+            take(core, ring, piece, root).await?;
         }
     }
     Ok(())
+}
+
+/// The root's side of a [`broadcast`] of at most what one packet carries, and not of nothing.
+#[inline]
+pub(crate) async fn give<C: Core, T: Element>(core: &C, ring: &Ring, x: In<T>) -> Result<()> {
+    let number = core.recall(ring.given).await?.wrapping_add(1);
+    if ring.begins_with(number) {
+        ring.meet.arrive_and_wait(core).await?;
+    }
+    core.put_packet(ring.packet(number)?, x, number).await?;
+    core.notify(ring.given, Notify::Set(number)).await
+}
+
+/// Everybody else's side of it.
+#[inline]
+pub(crate) async fn take<C: Core, T: Element>(core: &C, ring: &Ring, y: Out<T>, root: Rank) -> Result<()> {
+    let number = core.recall(ring.given).await?.wrapping_add(1);
+    if ring.begins_with(number) {
+        ring.meet.arrive_and_wait(core).await?;
+    }
+    // Said before it waits: so those who share its core know that it needs no turn until the packet has come.
+    core.notify(ring.given, Notify::Set(number)).await?;
+    let (packet, given) = (ring.packet(number)?.on(root)?, ring.given.on(root)?);
+    core.get_packet(y, packet, given, number).await
 }
 
 /// The ring of packets that broadcasts go through. From [`Team::ring`](crate::Team::ring). A handle: copy it freely.
@@ -93,5 +106,29 @@ impl Ring {
             meet,
             lines,
         }
+    }
+
+    /// The most bytes that one packet carries.
+    #[inline(always)]
+    pub(crate) fn most_bytes(&self) -> usize {
+        packet_payload(self.lines)
+    }
+
+    #[inline(always)]
+    fn place(&self, number: i32) -> usize {
+        number.cast_unsigned() as usize % ring_packets(self.given.ranks() as usize)
+    }
+
+    /// Whether the ring begins anew with this broadcast.
+    #[inline(always)]
+    fn begins_with(&self, number: i32) -> bool {
+        self.place(number) == 0
+    }
+
+    /// My packet of this broadcast.
+    #[inline(always)]
+    fn packet(&self, number: i32) -> Result<Shared<i64>> {
+        let (place, words) = (self.place(number), self.lines * LINE_WORDS);
+        self.packets.slice(place * words..(place + 1) * words)
     }
 }

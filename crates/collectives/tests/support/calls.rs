@@ -264,10 +264,10 @@ impl Placed {
             Op::WindowBroadcast => window::broadcast(core, meet, window(y_span), root).await,
             Op::PulledAllGather => window::all_gather_into(core, meet, window(x_span), y).await,
             Op::PulledAllToAll => window::all_to_all_into(core, meet, window(x_span), y).await,
-            Op::PacketAllGather => packets::all_gather(core, team.room()?, x, y).await,
-            Op::PacketReduceScatter => packets::reduce_scatter(core, team.room()?, x, y, op).await,
-            Op::PacketBroadcast => packets::broadcast(core, team.ring()?, x, y, root).await,
-            Op::PacketAllToAll => packets::all_to_all(core, team.room()?, x, y).await,
+            Op::PacketAllGather => packets::all_gather(core, &team.room()?, x, y).await,
+            Op::PacketReduceScatter => packets::reduce_scatter(core, &team.room()?, x, y, op).await,
+            Op::PacketBroadcast => packets::broadcast(core, &team.ring()?, x, y, root).await,
+            Op::PacketAllToAll => packets::all_to_all(core, &team.room()?, x, y).await,
         }
     }
 
