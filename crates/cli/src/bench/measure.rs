@@ -216,7 +216,8 @@ enum Data<T> {
     Window(WindowBuffer<T>),
 }
 
-/// Elements that are written or read at a time: a page or two, which stays in the nearest cache.
+/// Elements that are written or read at a time: a page or two, which stays in the nearest cache. Made once for all calls: to
+/// make one takes as long as the least of them.
 const BLOCK: usize = 1024;
 
 impl<T: Element> Data<T> {
@@ -237,8 +238,7 @@ impl<T: Element> Data<T> {
     }
 
     /// Writes a part of it, block by block; elements are counted from its beginning.
-    fn write(&mut self, part: &Range<usize>, value: impl Fn(usize) -> T) {
-        let mut block = [T::zeroed(); BLOCK];
+    fn write(&mut self, part: &Range<usize>, block: &mut [T; BLOCK], value: impl Fn(usize) -> T) {
         for start in part.clone().step_by(BLOCK) {
             let block = &mut block[..BLOCK.min(part.end - start)];
             for (slot, i) in block.iter_mut().zip(start - part.start..) {
@@ -252,8 +252,7 @@ impl<T: Element> Data<T> {
     }
 
     /// Reads a part of it, block by block, and shows each to `look`; elements are counted from its beginning.
-    fn read(&self, part: &Range<usize>, mut look: impl FnMut(usize, &[T])) {
-        let mut block = [T::zeroed(); BLOCK];
+    fn read(&self, part: &Range<usize>, block: &mut [T; BLOCK], mut look: impl FnMut(usize, &[T])) {
         for start in part.clone().step_by(BLOCK) {
             let block = &mut block[..BLOCK.min(part.end - start)];
             match self {
@@ -304,6 +303,7 @@ struct Case<'a, T> {
     input: Range<usize>,
     /// Where the result is in `recv`.
     result: Range<usize>,
+    block: Box<[T; BLOCK]>,
 }
 
 impl<'a, T: Element> Case<'a, T> {
@@ -330,6 +330,7 @@ impl<'a, T: Element> Case<'a, T> {
             recv: Data::new(comm, lens.1, in_window)?,
             input,
             result,
+            block: Box::new([T::zeroed(); BLOCK]),
         })
     }
 
@@ -376,7 +377,7 @@ impl<'a, T: Element> Case<'a, T> {
         let (pattern, me) = (self.pattern(salt), self.comm.rank() as usize);
         let all = 0..self.recv.len();
         if all != self.input || !self.in_place {
-            self.recv.write(&all, |_| T::from_i64(77));
+            self.recv.write(&all, &mut self.block, |_| T::from_i64(77));
         }
         self.write_input(|i| pattern.input(me, i));
     }
@@ -387,13 +388,13 @@ impl<'a, T: Element> Case<'a, T> {
         } else {
             &mut self.send
         };
-        data.write(&self.input, value);
+        data.write(&self.input, &mut self.block, value);
     }
 
-    fn count_wrong(&self, salt: usize) -> i64 {
+    fn count_wrong(&mut self, salt: usize) -> i64 {
         let (pattern, me, len) = (self.pattern(salt), self.comm.rank() as usize, self.result.len());
         let mut wrong = 0;
-        self.recv.read(&self.result, |start, block| {
+        self.recv.read(&self.result, &mut self.block, |start, block| {
             let bad = |(i, got): &(usize, &T)| {
                 pattern
                     .result(me, *i, len)
@@ -407,12 +408,13 @@ impl<'a, T: Element> Case<'a, T> {
     /// Changes the last value of the result.
     fn spoil(&mut self) {
         let last = self.result.end.saturating_sub(1)..self.result.end;
-        self.recv.write(&last, |_| T::from_i64(99));
+        self.recv.write(&last, &mut self.block, |_| T::from_i64(99));
     }
 
     fn clear(&mut self) {
-        self.send.write(&(0..self.send.len()), |_| T::zeroed());
-        self.recv.write(&(0..self.recv.len()), |_| T::zeroed());
+        for data in [&mut self.send, &mut self.recv] {
+            data.write(&(0..data.len()), &mut self.block, |_| T::zeroed());
+        }
     }
 
     /// Rewrites the input.
@@ -421,8 +423,8 @@ impl<'a, T: Element> Case<'a, T> {
     }
 
     /// Reads the whole result.
-    fn read(&self) {
-        self.recv.read(&self.result, |_, block| {
+    fn read(&mut self) {
+        self.recv.read(&self.result, &mut self.block, |_, block| {
             black_box(block);
         });
     }
