@@ -1,8 +1,8 @@
 //! All-to-all: every rank sends a part of its data to every rank.
 //!
-//! Model: stage one block per rank, meet, pull my block from everybody.
+//! Model: stage one block for every other rank, meet, pull my block from everybody.
 //!
-//! Traffic per rank, for `S` bytes of input on each of `n` ranks: `S` staged, `S (n-1)/n` pulled; 1 step.
+//! Traffic per rank, for `S` bytes of input on each of `n` ranks: `S (n-1)/n` staged and as much pulled; 1 step.
 
 use crate::Team;
 use crate::arguments::dealt_part;
@@ -16,7 +16,7 @@ use ringwork_isa::{Core, Element, In, Out, Result, part_range};
 /// ranks divide it, and then it may be in place.
 ///
 /// # Errors
-/// If the lengths do not fit, the scratch cannot hold one element for every rank per half, or as
+/// If the lengths do not fit, the scratch cannot hold one element for every other rank per half, or as
 /// [`Core::wait`].
 pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, y: Out<T>) -> Result<()> {
     let (me, ranks) = team.place();
@@ -25,21 +25,24 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, 
         return core.copy(y, x).await;
     }
     let longest = part_range(x.len(), ranks, 0).len();
-    for chunk in team.chunks(longest, ranks)? {
-        let turn = team.turn(core, ranks * chunk.len()).await?;
-        stage_blocks(core, turn.slot, x, ranks, Some(me), &chunk).await?;
-        turn.meet(core).await?;
-        for (peer, index) in team.members() {
+    for chunk in team.chunks(longest, ranks - 1)? {
+        let turn = team.turn(core, (ranks - 1) * chunk.len()).await?;
+        stage_blocks(core, turn.slot, x, &chunk).await?;
+        turn.arrive(core).await?;
+        let (own, from) = (
+            clip(part_range(y.len(), ranks, me), &chunk),
+            clip(mine.clone(), &chunk),
+        );
+        if !own.is_empty() {
+            core.copy(y.slice(own)?, x.slice(from)?).await?;
+        }
+        turn.wait_for_all(core).await?;
+        for (peer, index) in team.members().skip(1) {
             let piece = clip(part_range(y.len(), ranks, index), &chunk);
-            if piece.is_empty() {
-                continue;
+            if !piece.is_empty() {
+                let block = block(turn.slot.on(peer)?, chunk.len(), me, piece.len())?;
+                core.copy(y.slice(piece)?, block).await?;
             }
-            let source = if index == me {
-                x.slice(clip(mine.clone(), &chunk))?
-            } else {
-                block(turn.slot.on(peer)?, chunk.len(), me, piece.len())?.into()
-            };
-            core.copy(y.slice(piece)?, source).await?;
         }
     }
     Ok(())

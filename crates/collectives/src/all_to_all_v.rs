@@ -18,7 +18,7 @@ use std::ops::Range;
 /// not overlap.
 ///
 /// # Errors
-/// If the counts do not fit `x`, `y` or the ranks, the scratch cannot hold one element for every rank per half,
+/// If the counts do not fit `x`, `y` or the ranks, the scratch cannot hold one element for every other rank per half,
 /// or as [`Core::wait`].
 pub async fn all_to_all_v<C: Core, T: Element>(
     core: &C,
@@ -49,8 +49,8 @@ pub async fn all_to_all_v<C: Core, T: Element>(
         return core.copy(y, x).await;
     }
     let longest = counts.iter().copied().max().unwrap_or(0);
-    for chunk in team.chunks(longest, ranks)? {
-        let turn = team.turn(core, ranks * chunk.len()).await?;
+    for chunk in team.chunks(longest, ranks - 1)? {
+        let turn = team.turn(core, (ranks - 1) * chunk.len()).await?;
         for (index, part) in outgoing.iter().enumerate().filter(|(index, _)| *index != me) {
             let piece = clip(part.clone(), &chunk);
             if !piece.is_empty() {

@@ -2,28 +2,60 @@
 
 use crate::chunk::clip;
 use crate::team::Turn;
-use ringwork_isa::{Core, Element, In, Out, Rank, Result, Shared, part_range};
+use ringwork_isa::{Core, Element, In, Out, Rank, Result, Shared, Sources, Span, part_range};
 use std::ops::Range;
 
-/// Block `index` of a slot that holds blocks of `each` elements; its first `len` elements.
+/// The block for rank `to` in a slot that holds one of `each` elements for every rank but its own; its first `len` elements.
 #[track_caller]
-pub(crate) fn block<T: Element>(slot: Shared<T>, each: usize, index: usize, len: usize) -> Result<Shared<T>> {
-    slot.slice(index * each..index * each + len)
+pub(crate) fn block<T: Element>(slot: Shared<T>, each: usize, to: usize, len: usize) -> Result<Shared<T>> {
+    let start = place(slot.rank(), slot.ranks() as usize, to) * each;
+    slot.slice(start..start + len)
 }
 
-/// Stages what falls into `chunk` of each of the `parts` parts of `x` but part `except`, part `d` into block `d`.
+/// Which block of `owner`'s slot is for rank `to`.
+fn place(owner: Rank, ranks: usize, to: usize) -> usize {
+    (to + ranks - owner.0 as usize - 1) % ranks
+}
+
+/// Everybody's block for me, and in my place what I have myself, in rank order.
+#[derive(Debug)]
+pub(crate) struct ForMe<T> {
+    pub(crate) slot: Shared<T>,
+    pub(crate) each: usize,
+    pub(crate) mine: In<T>,
+}
+
+impl<T: Element> Sources<T> for ForMe<T> {
+    fn count(&self) -> usize {
+        self.slot.ranks() as usize
+    }
+    fn source(&self, index: usize) -> Span {
+        let (span, mine) = (self.slot.span(), self.mine.span());
+        let (rank, me) = (Rank(u32::try_from(index).unwrap_or(u32::MAX)), span.me);
+        if rank == me {
+            return mine;
+        }
+        Span {
+            rank,
+            start: span.start + (place(rank, self.count(), me.0 as usize) * self.each) as u64,
+            len: mine.len,
+            ..span
+        }
+    }
+}
+
+/// Stages what falls into `chunk` of each rank's part of `x` but mine, each into its block.
 pub(crate) async fn stage_blocks<C: Core, T: Element>(
     core: &C,
     slot: Shared<T>,
     x: In<T>,
-    parts: usize,
-    except: Option<usize>,
     chunk: &Range<usize>,
 ) -> Result<()> {
-    for index in (0..parts).filter(|index| Some(*index) != except) {
-        let piece = clip(part_range(x.len(), parts, index), chunk);
+    let (me, ranks) = (slot.me().0 as usize, slot.ranks() as usize);
+    for to in (0..ranks).filter(|to| *to != me) {
+        let piece = clip(part_range(x.len(), ranks, to), chunk);
         if !piece.is_empty() {
-            let block = block(slot, chunk.len(), index, piece.len())?;
+            let block = block(slot, chunk.len(), to, piece.len())?;
             core.copy(block, x.slice(piece)?).await?;
         }
     }

@@ -15,6 +15,8 @@ use ringwork_isa::{Compare, Core, Element, In, Notify, Out, Rank, Result};
 const PIECES: usize = 8;
 const LEAST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 32 << 10;
+/// After how many bytes all meet: a piece is read as soon as it is staged, however many follow.
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// `y` becomes the root's `x`, on every rank; `x` elsewhere is not read.
 ///
@@ -35,8 +37,8 @@ pub async fn broadcast<C: Core, T: Element>(
         return core.copy(y, x).await;
     }
     let counter = team.steps().at(0)?;
-    for chunk in team.chunks(y.len(), 1)? {
-        let turn = team.turn(core, chunk.len()).await?;
+    for chunk in team.chunks_within(y.len(), 1, CHUNK_BYTES)? {
+        let turn = team.turn_of_one(core, chunk.len()).await?;
         let (slot, target) = (turn.slot.slice(0..chunk.len())?, y.slice(chunk.clone())?);
         let mut count = core.recall(counter).await?;
         turn.arrive(core).await?;

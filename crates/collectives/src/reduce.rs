@@ -1,8 +1,8 @@
 //! Reduce: the root gets the sum (or another reduction) of everybody's data.
 //!
-//! Model: stage, meet, the root reduces everybody's slot in rank order.
+//! Model: all others stage, all meet, the root reduces their slots and its own data in rank order.
 //!
-//! Traffic, for `S` bytes on each of `n` ranks: every rank stages `S`, the root reads `S n`; 1 step.
+//! Traffic, for `S` bytes on each of `n` ranks: every other rank stages `S`, the root reads `S n`; 1 step.
 //! Exact (COL-1).
 
 use crate::Team;
@@ -36,10 +36,13 @@ pub async fn reduce<C: Core, T: Element>(
     for chunk in team.chunks(x.len(), 1)? {
         let turn = team.turn(core, chunk.len()).await?;
         let slot = turn.slot.slice(0..chunk.len())?;
-        core.copy(slot, x.slice(chunk.clone())?).await?;
+        let x = x.slice(chunk.clone())?;
+        if !is_root {
+            core.copy(slot, x).await?;
+        }
         turn.meet(core).await?;
         if is_root {
-            core.reduce(y.slice(chunk)?, slot.on_all(), op).await?;
+            core.reduce(y.slice(chunk)?, slot.on_others(x), op).await?;
         }
     }
     Ok(())

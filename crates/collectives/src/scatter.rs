@@ -1,6 +1,6 @@
 //! Scatter: one rank deals its data out, one part to each.
 //!
-//! Model: the root stages one block per rank, all meet, everybody pulls its own block from the root.
+//! Model: the root stages one block for every other rank, all meet, everybody pulls its own block from the root.
 //!
 //! Traffic, for `S` bytes of output on each of `n` ranks: the root stages `S n`, every other rank pulls
 //! `S`; 1 step.
@@ -16,7 +16,7 @@ use ringwork_isa::{Core, Element, In, Out, Rank, Result};
 ///
 /// # Errors
 /// If the root's `x` is not as long as all `y` together, `root` is not a member, the scratch cannot hold
-/// one element for every rank per half, or as [`Core::wait`].
+/// one element for every other rank per half, or as [`Core::wait`].
 pub async fn scatter<C: Core, T: Element>(
     core: &C,
     team: Team<T>,
@@ -37,10 +37,10 @@ pub async fn scatter<C: Core, T: Element>(
     if ranks == 1 {
         return core.copy(y, x).await;
     }
-    for chunk in team.chunks(y.len(), ranks)? {
-        let turn = team.turn(core, ranks * chunk.len()).await?;
+    for chunk in team.chunks(y.len(), ranks - 1)? {
+        let turn = team.turn_of_one(core, (ranks - 1) * chunk.len()).await?;
         if is_root {
-            stage_blocks(core, turn.slot, x, ranks, Some(me), &chunk).await?;
+            stage_blocks(core, turn.slot, x, &chunk).await?;
         }
         turn.meet(core).await?;
         let source = if is_root {

@@ -42,8 +42,9 @@ pub struct Team<T> {
 }
 
 impl<T: Element> Team<T> {
-    /// Step counters that a team needs on every rank: one per direction around a ring, and one of broadcasts in packets.
-    pub const STEP_CELLS: u32 = 3;
+    /// Step counters that a team needs on every rank: one per direction around a ring, one of broadcasts in packets, and one
+    /// of what was staged.
+    pub const STEP_CELLS: u32 = 4;
 
     /// A team over a scratch buffer, a barrier and step counters that nothing else touches (but other
     /// teams of the same three may).
@@ -202,7 +203,7 @@ impl<T: Element> Team<T> {
         members(self.rank(), self.ranks())
     }
 
-    /// The chunks of `total` elements when half the scratch has to hold `blocks` of each chunk.
+    /// The chunks of `total` elements when half the scratch has to hold `blocks` of each chunk, all of them staged at once.
     ///
     /// # Errors
     /// If it cannot hold even one element of each.
@@ -211,6 +212,17 @@ impl<T: Element> Team<T> {
         &self,
         total: usize,
         blocks: usize,
+    ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
+        self.chunks_within(total, blocks, (self.ranks() as usize - 1) * MOST_STAGED_BYTES)
+    }
+
+    /// The same, of at most `most_bytes` together, if not all are staged at once.
+    #[track_caller]
+    pub(crate) fn chunks_within(
+        &self,
+        total: usize,
+        blocks: usize,
+        most_bytes: usize,
     ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
         let half = self.scratch.half(0).len();
         if total > 0 && half < blocks {
@@ -221,25 +233,70 @@ impl<T: Element> Team<T> {
                 blocks.saturating_mul(2)
             )));
         }
-        Ok(chunks(total, half / blocks.max(1)))
+        Ok(chunks(
+            total,
+            half.min(most_bytes / T::DTYPE.bytes()) / blocks.max(1),
+        ))
     }
 
-    /// Begins an operation that stages at most `len` elements, the same number on every rank: learns its epoch, and with
-    /// it the place in the scratch to use.
+    /// Begins an operation in which every rank stages at most `len` elements, the same number on every rank: learns its
+    /// epoch, and with it the place in the scratch to use.
     #[inline(always)]
     pub(crate) async fn turn<C: Core>(&self, core: &C, len: usize) -> Result<Turn<T>> {
+        self.turn_within(core, len, MOVED_WITHIN_BYTES).await
+    }
+
+    /// The same, if only one rank stages: each comes to that less often, and goes further.
+    #[inline(always)]
+    pub(crate) async fn turn_of_one<C: Core>(&self, core: &C, len: usize) -> Result<Turn<T>> {
+        self.turn_within(core, len, 2 * MOVED_WITHIN_BYTES).await
+    }
+
+    #[inline(always)]
+    async fn turn_within<C: Core>(&self, core: &C, len: usize, bytes: usize) -> Result<Turn<T>> {
         let arrivals = self.meet.signals().at(0)?;
         let epoch = core.recall(arrivals).await?.wrapping_add(1);
+        let half = self.scratch.half(epoch);
+        let each = len.next_power_of_two();
+        let places = half.len().min(bytes / T::DTYPE.bytes()) / each;
+        let slot = if len * T::DTYPE.bytes() < WORTH_MOVING_BYTES || places < LEAST_PLACES {
+            half
+        } else {
+            let staged = self.steps.at(STAGED)?;
+            let count = core.recall(staged).await?;
+            core.notify(staged, Notify::Set(count.wrapping_add(1))).await?;
+            half.slice(place(count, places) * each..half.len())?
+        };
         Ok(Turn {
-            slot: place(self.scratch.half(epoch), len, epoch)?,
+            slot,
             arrivals,
             epoch,
         })
     }
 }
 
-/// The step counter of broadcasts in packets.
+/// Which of so many places the operation after `count` others takes: one that was not taken for long, also by every second of
+/// them or every fourth, as a half or a root comes to it.
+#[inline(always)]
+fn place(count: i32, places: usize) -> usize {
+    let count = count.cast_unsigned() as usize;
+    (count + count / places) % places
+}
+
+/// The most bytes that a rank stages at once for each other: half of a second-level cache, where two ranks find them when they
+/// read them. More ranks do without, for to meet more often would cost them more.
+pub(crate) const MOST_STAGED_BYTES: usize = 512 << 10;
+/// What is staged takes another place every time, within so many bytes of each half, if there are a few. Lines that have
+/// fallen out of a peer's second-level cache since it read them are written in half the time; further about, they would not be
+/// in this rank's own any more.
+const MOVED_WITHIN_BYTES: usize = 1 << 20;
+const LEAST_PLACES: usize = 4;
+/// Less is not moved about: it stays in the nearest cache.
+const WORTH_MOVING_BYTES: usize = 4 << 10;
+
+/// The step counters of broadcasts in packets, and of what was staged at some place of the scratch.
 const GIVEN: u32 = 2;
+const STAGED: u32 = 3;
 
 /// The packets of each of `ranks` ranks: one to every rank in both halves, and the ring.
 #[inline]
@@ -255,24 +312,6 @@ pub(crate) fn members(me: Rank, ranks: u32) -> impl Iterator<Item = (Rank, usize
         (Rank(peer), peer as usize)
     })
 }
-
-/// Where in its half an operation stages `len` elements: every time somewhere else, if there is room. Lines that fell out
-/// of a peer's cache since it read them are written in half the time.
-#[inline(always)]
-fn place<T: Element>(half: Shared<T>, len: usize, epoch: i32) -> Result<Shared<T>> {
-    if len * T::DTYPE.bytes() < WORTH_MOVING_BYTES {
-        return Ok(half);
-    }
-    let each = len.next_power_of_two();
-    let places = (half.len() / each).max(1);
-    // By the golden ratio: whatever share of the epochs is staged here, in whatever order, a place comes again late.
-    let turn = epoch.cast_unsigned().wrapping_mul(0x9e37_79b9);
-    let at = ((u64::from(turn) * places as u64) >> 32) as usize * each;
-    half.slice(at..half.len())
-}
-
-/// Less is not moved about: it stays in the nearest cache.
-const WORTH_MOVING_BYTES: usize = 16 << 10;
 
 /// One operation of a team: its epoch and its half of the scratch (TEAM-3).
 #[derive(Clone, Copy, Debug)]
@@ -313,5 +352,30 @@ impl<T: Element> Turn<T> {
     pub(crate) async fn wait_for_all<C: Core>(&self, core: &C) -> Result<()> {
         core.wait_on(self.arrivals, 0..self.arrivals.ranks(), Compare::Ge, self.epoch)
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn a_place_is_not_taken_again_for_long_whether_every_operation_takes_one_or_every_second_or_fourth() {
+        for places in [4usize, 8, 32, 256] {
+            for every in [1, 2, 4] {
+                let mut taken = vec![None; places];
+                for (turn, count) in (0i32..).step_by(every).enumerate().take(8 * places) {
+                    let before = taken[place(count, places)].replace(turn);
+                    assert!(
+                        before.is_none_or(|before| turn - before >= places / 2),
+                        "{places} places, every {every}: {before:?}, {turn}"
+                    );
+                }
+                assert!(
+                    taken.iter().all(Option::is_some),
+                    "{places} places, every {every}"
+                );
+            }
+        }
     }
 }

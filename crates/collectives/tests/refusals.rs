@@ -168,19 +168,19 @@ fn a_root_that_is_no_member_is_refused() {
 #[test]
 fn a_scratch_that_is_too_small_says_how_large_it_must_be() {
     for error in [
-        refusal(2, |c, t, m| async move {
+        refusal(1, |c, t, m| async move {
             reduce_scatter(&c, t, m.x(9), m.y(3), Sum).await
         }),
         refusal(
-            2,
+            1,
             |c, t, m| async move { all_to_all(&c, t, m.x(9), m.y(9)).await },
         ),
-        refusal(2, |c, t, m| async move {
+        refusal(1, |c, t, m| async move {
             scatter(&c, t, m.x(9), m.y(3), Rank(1)).await
         }),
     ] {
-        let text = "the scratch holds 2 elements per half, and this collective over 3 ranks needs at least 3; \
-                    declare a scratch of 6 elements or more";
+        let text = "the scratch holds 1 elements per half, and this collective over 3 ranks needs at least 2; \
+                    declare a scratch of 4 elements or more";
         assert!(error.to_string().ends_with(text), "{error}");
     }
     // Packets have room of their own.
@@ -267,6 +267,6 @@ fn a_team_of_things_from_different_domains_is_refused() {
     };
     assert!(
         text(world.meet(me), one, scratch)
-            .ends_with("a team needs 3 step signals and got 1; declare that many")
+            .ends_with("a team needs 4 step signals and got 1; declare that many")
     );
 }

@@ -135,6 +135,40 @@ pub fn a_reduction_to_all_is_the_same_reduction_on_every_rank<M: Machine>() {
     }
 }
 
+pub fn a_reduction_to_both_is_the_same_reduction_in_two_places<M: Machine>() {
+    for dtype in Dtype::ALL {
+        with_dtype!(dtype, T => M::new(3).run_well(async |core, seat| {
+            let (shared, own, meet) = (seat.buffer::<T>(0, 5), seat.buffer::<T>(64, 5), seat.barrier());
+            for (round, op) in (0..).zip(ReduceOp::ALL) {
+                // The reducing rank has its own elsewhere, and nothing of use where the others have theirs.
+                let reduces = seat.me == Rank(round % 3);
+                core.store(if reduces { own } else { shared }, &rough(seat.me.0)).await?;
+                meet.arrive_and_wait(core).await?;
+                if reduces {
+                    core.reduce_to_both(own, shared, shared.on_others(own), op).await?;
+                    for place in [own, shared] {
+                        assert_eq!(core.load(place).await?, folded(op), "{op} of {}", T::DTYPE);
+                    }
+                }
+                meet.arrive_and_wait(core).await?;
+            }
+            Ok(())
+        }));
+    }
+}
+
+pub fn a_reduction_to_places_of_unequal_lengths_is_refused_and_writes_nothing<M: Machine>() {
+    M::new(1).run_well(async |core, seat| {
+        let all = count(core, seat).await?;
+        let (dst, shared, source) = (all.slice(0..2)?, all.slice(2..5)?, all.slice(5..8)?);
+        refused!(
+            core.reduce_to_both(dst, shared, [source], ReduceOp::Sum),
+            "{site}: the shared place has 3 elements where 2 are needed"
+        );
+        holds(core, all, UNTOUCHED).await
+    });
+}
+
 pub fn a_reduction_may_write_one_of_its_sources<M: Machine>() {
     M::new(1).run_well(async |core, seat| {
         let all = count(core, seat).await?;

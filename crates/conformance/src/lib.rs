@@ -166,6 +166,8 @@ macro_rules! suite {
             a_copy_that_partly_overlaps_is_refused_and_writes_nothing,
             a_reduction_is_folded_in_order_wide_and_rounded_once,
             a_reduction_to_all_is_the_same_reduction_on_every_rank,
+            a_reduction_to_both_is_the_same_reduction_in_two_places,
+            a_reduction_to_places_of_unequal_lengths_is_refused_and_writes_nothing,
             a_reduction_may_write_one_of_its_sources,
             a_reduction_that_partly_overlaps_a_source_is_refused_and_writes_nothing,
             a_reduction_of_nothing_or_unequal_lengths_is_refused,

@@ -1,8 +1,9 @@
 //! The instruction set: what a kernel can do.
 
 use crate::{
-    Attribution, CanRead, CanWrite, Compare, Copying, Device, Dtype, Element, Float, Notify, Pending, Port,
-    Rank, Receiving, ReduceOp, Region, Result, Sending, Shared, Signal, Sources, Ticket, Tile, product,
+    Attribution, CanRead, CanWrite, Compare, Copying, Device, Dtype, Element, ErrorKind, Float, Notify,
+    Pending, Port, Rank, Receiving, ReduceOp, Region, Result, Sending, Shared, Signal, Sources, Ticket, Tile,
+    product,
 };
 use std::future::Future;
 use std::ops::Range;
@@ -132,6 +133,35 @@ pub trait Core: Sized {
                 self.copy(region.on(Rank((me.0 + step) % ranks))?, mine).await?;
             }
             Ok(())
+        }
+    }
+
+    /// Combines many regions into two places: as [`reduce`](Core::reduce) into `shared`, and a [`copy`](Core::copy) of
+    /// that to `dst`. `dst` may be one of the sources, `shared` not. Orders nothing.
+    #[track_caller]
+    fn reduce_to_both<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        shared: Shared<T>,
+        sources: impl Sources<T>,
+        op: ReduceOp,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution().site();
+        async move {
+            let (got, wanted) = (shared.len() as u64, dst.len() as u64);
+            if got != wanted {
+                let (what, site) = ("the shared place".into(), at.into());
+                return Err(ErrorKind::LengthMismatch {
+                    what,
+                    got,
+                    wanted,
+                    site,
+                }
+                .into());
+            }
+            let _caller = self.attribution().to(at);
+            self.reduce(shared, sources, op).await?;
+            self.copy(dst, shared).await
         }
     }
 

@@ -290,6 +290,17 @@ impl<T: Element> Region<T, Window> {
         }
     }
 
+    /// The same place on every other member, and `mine` in my place, in rank order: for a reduction of what only the others
+    /// have put here.
+    #[must_use]
+    #[inline]
+    pub fn on_others(&self, mine: Region<T, impl CanRead>) -> OnOthers<T> {
+        OnOthers {
+            all: self.on_all(),
+            mine: mine.span,
+        }
+    }
+
     /// One of two equal halves, by the parity of an epoch. See [`Barrier`](crate::Barrier).
     #[must_use]
     #[inline]
@@ -360,6 +371,13 @@ pub struct OnAll<T> {
     first: Shared<T>,
 }
 
+/// The same place on every other member of a domain, and another in mine, in rank order.
+#[derive(Clone, Copy, Debug)]
+pub struct OnOthers<T> {
+    all: OnAll<T>,
+    mine: Span,
+}
+
 /// Where a reduction reads from, in the order it reads.
 pub trait Sources<T> {
     /// How many sources.
@@ -378,6 +396,18 @@ impl<T: Element> Sources<T> for OnAll<T> {
             rank: Rank(u32::try_from(index).unwrap_or(u32::MAX)),
             ..self.first.span
         }
+    }
+}
+
+impl<T: Element> Sources<T> for OnOthers<T> {
+    fn count(&self) -> usize {
+        self.all.count()
+    }
+    fn source(&self, index: usize) -> Span {
+        if index == self.all.first.span.me.0 as usize {
+            return self.mine;
+        }
+        self.all.source(index)
     }
 }
 

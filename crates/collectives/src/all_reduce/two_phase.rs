@@ -1,20 +1,21 @@
 //! Two-phase all-reduce: each rank reduces its part, then everybody pulls the parts together.
 //!
-//! Phase one is a reduce-scatter inside the slots: part `r` of rank `r`'s slot becomes the reduction of
-//! part `r` of all slots. Phase two is an all-gather of these parts.
+//! Phase one is a reduce-scatter by way of the slots: part `r` of rank `r`'s slot becomes the reduction of part `r` of
+//! all inputs. Phase two is an all-gather of these parts.
 //!
-//! Traffic per rank, for `S` bytes on `n` ranks: `S` staged, `S` read and `S/n` written in phase one, `S`
-//! pulled in phase two; 2 steps. Exact.
+//! Traffic per rank, for `S` bytes on `n` ranks: `S (n-1)/n` staged; `S` read and `S/n` written twice in phase one;
+//! `S (n-1)/n` pulled in phase two; 2 steps. Exact.
 //!
 //! # Invariants
-//! - **TWO-1 (own part).** Part `r` of rank `r`'s slot is read by nobody else before the second meeting,
-//!   so it can be overwritten by its reduction; the other parts are only read.
+//! - **TWO-1 (own part).** Part `r` of rank `r`'s slot is read by nobody before the second meeting: it is not staged, and
+//!   holds nothing but its reduction. The other parts are only read.
 //! - **TWO-2 (one epoch).** The first meeting counts in the step cells and only the second takes an epoch
 //!   of the team's barrier, as TEAM-3 demands.
 
 use crate::Team;
 use crate::arguments::same_length;
-use ringwork_isa::{Barrier, Core, Element, In, Out, ReduceOp, Result};
+use crate::team::MOST_STAGED_BYTES;
+use ringwork_isa::{Barrier, Core, Element, In, Out, ReduceOp, Result, part_range};
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; each rank reduces one part.
 ///
@@ -36,24 +37,31 @@ pub async fn two_phase<C: Core, T: Element>(
     }
     let (me, ranks) = team.place();
     let staged = Barrier::new(team.steps());
-    for chunk in team.chunks(x.len(), 1)? {
+    for chunk in team.chunks_within(x.len(), 1, 2 * MOST_STAGED_BYTES)? {
         let turn = team.turn(core, chunk.len()).await?;
         let slot = turn.slot.slice(0..chunk.len())?;
-        core.copy(slot, x.slice(chunk.clone())?).await?;
+        let (x, y) = (x.slice(chunk.clone())?, y.slice(chunk)?);
+        let mine = part_range(slot.len(), ranks, me);
+        for others in [0..mine.start, mine.end..slot.len()] {
+            if !others.is_empty() {
+                core.copy(slot.slice(others.clone())?, x.slice(others)?).await?;
+            }
+        }
         staged.arrive_and_wait(core).await?;
 
-        let mine = slot.part(ranks, me)?;
         if !mine.is_empty() {
-            core.reduce(mine, mine.on_all(), op).await?;
+            let (part, x) = (slot.slice(mine.clone())?, x.slice(mine.clone())?);
+            core.reduce_to_both(y.slice(mine)?, part, part.on_others(x), op)
+                .await?;
         }
         turn.arrive(core).await?;
 
-        let y = y.slice(chunk)?;
-        for (peer, index) in team.members() {
+        for (peer, index) in team.members().skip(1) {
             turn.wait_for(core, peer).await?;
-            let part = y.part(ranks, index)?;
+            let part = part_range(slot.len(), ranks, index);
             if !part.is_empty() {
-                core.copy(part, slot.on(peer)?.part(ranks, index)?).await?;
+                core.copy(y.slice(part.clone())?, slot.on(peer)?.slice(part)?)
+                    .await?;
             }
         }
     }

@@ -17,9 +17,11 @@ const COUNTERS: u32 = CALLS + 1;
 const LEAST_PACKET_BYTES: usize = 1 << 10;
 const MOST_PACKET_BYTES: usize = 4 << 10;
 const PACKETS_BYTES: usize = 32 << 10;
-/// Bytes of each rank's scratch, both halves. More would let what is staged fall out of a peer's second-level cache before it is
-/// written again, but every rank is made to wait for its pages when it joins.
-const SCRATCH_BYTES: u64 = 2 << 20;
+/// The least and the most bytes of each rank's scratch, both halves, and of all ranks' together if there are few. What is staged
+/// is moved about in it, but every rank is made to wait for its pages when it joins.
+const LEAST_SCRATCH_BYTES: u64 = 2 << 20;
+const MOST_SCRATCH_BYTES: u64 = 4 << 20;
+const SCRATCHES_BYTES: u64 = 8 << 20;
 /// The most bytes for what is on its way to one rank, both halves, and to all of them.
 const SLOT_BYTES: u64 = 64 << 10;
 const SLOTS_BYTES: u64 = 1 << 20;
@@ -37,9 +39,15 @@ fn scratch_at(ranks: u32) -> u64 {
     packet_area_bytes(ranks).next_multiple_of(128)
 }
 
+/// Bytes of each rank's scratch: a power of two.
+fn scratch_bytes(ranks: u32) -> u64 {
+    let each = SCRATCHES_BYTES / u64::from(ranks.max(1)).next_power_of_two();
+    each.clamp(LEAST_SCRATCH_BYTES, MOST_SCRATCH_BYTES)
+}
+
 /// Where the labels begin.
 fn labels_at(ranks: u32) -> u64 {
-    scratch_at(ranks) + SCRATCH_BYTES
+    scratch_at(ranks) + scratch_bytes(ranks)
 }
 
 /// Bytes of the slot for one rank, among `ranks`.
@@ -91,6 +99,7 @@ pub(super) struct Place {
     /// Found once: every call needs them.
     packet_area_bytes: u64,
     scratch_at: u64,
+    scratch_bytes: u64,
 }
 
 impl Place {
@@ -101,6 +110,7 @@ impl Place {
             me,
             packet_area_bytes: packet_area_bytes(ranks),
             scratch_at: scratch_at(ranks),
+            scratch_bytes: scratch_bytes(ranks),
         }
     }
 
@@ -145,7 +155,7 @@ impl Place {
     #[inline]
     pub(super) fn team<T: Element>(&self) -> Team<T> {
         let packets = self.packets();
-        let scratch = self.region::<T>(self.scratch_at, SCRATCH_BYTES / T::DTYPE.bytes() as u64);
+        let scratch = self.region::<T>(self.scratch_at, self.scratch_bytes / T::DTYPE.bytes() as u64);
         Team::of(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS), packets)
     }
 

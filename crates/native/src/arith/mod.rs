@@ -142,14 +142,18 @@ impl Isa {
         unsafe { self.reduce_into(dtype, op, dst, sources, count) }
     }
 
-    /// [`reduce_to_all`] at this level.
+    /// [`reduce_to_each`] at this level.
     ///
     /// # Safety
-    /// As [`reduce_to_all`], and the level must be [`available`](Isa::available).
-    pub unsafe fn reduce_to_all(self, dtype: Dtype, op: ReduceOp, places: &[*mut u8], count: usize) {
-        // SAFETY: the same pointers, for reading.
-        let sources =
-            unsafe { std::slice::from_raw_parts(places.as_ptr().cast::<*const u8>(), places.len()) };
+    /// As [`reduce_to_each`], and the level must be [`available`](Isa::available).
+    pub unsafe fn reduce_to_each(
+        self,
+        dtype: Dtype,
+        op: ReduceOp,
+        places: &[*mut u8],
+        sources: &[*const u8],
+        count: usize,
+    ) {
         // SAFETY: the caller's promises, unchanged.
         unsafe { self.reduce_into(dtype, op, places, sources, count) }
     }
@@ -240,22 +244,26 @@ pub unsafe fn reduce(dtype: Dtype, op: ReduceOp, dst: *mut u8, sources: &[*const
     unsafe { Isa::best().reduce(dtype, op, dst, sources, count) }
 }
 
-/// Writes `op` folded over `places`, in order, to each of the `count` elements at every place.
+/// Writes `op` folded over `sources`, in order, to each of the `count` elements at every one of `places`.
 ///
 /// What would be a [`reduce`] into one of them and a [`copy`] to each other, in one pass: what was loaded from a place is
 /// still in the nearest cache when it is written.
 ///
 /// # Safety
-/// - Every place is valid for reads and writes of `count` elements of `dtype`, from any process, for the whole call, and
-///   aligned to the element.
-/// - No two overlap.
-/// - If another thread *of this process* touches them meanwhile, it does so as this module does.
+/// - As [`reduce`], for every place.
+/// - No two places overlap.
 ///
 /// # Panics
-/// If `places` is empty.
-pub unsafe fn reduce_to_all(dtype: Dtype, op: ReduceOp, places: &[*mut u8], count: usize) {
+/// If `sources` is empty.
+pub unsafe fn reduce_to_each(
+    dtype: Dtype,
+    op: ReduceOp,
+    places: &[*mut u8],
+    sources: &[*const u8],
+    count: usize,
+) {
     // SAFETY: the caller's promises are the same; `best` is available (ARITH-1).
-    unsafe { Isa::best().reduce_to_all(dtype, op, places, count) }
+    unsafe { Isa::best().reduce_to_each(dtype, op, places, sources, count) }
 }
 
 /// Where a result is written.

@@ -185,8 +185,9 @@ fn check_reduce(seed: u64, count: usize, sources: usize, alias: Option<usize>) {
                 with_dtype!(dtype, T => assert_same::<T>(op, &got, &wanted, &what));
                 let mut everywhere: Vec<_> = contents.iter().map(|c| Memory::holding(c, place())).collect();
                 let places: Vec<_> = everywhere.iter_mut().map(Memory::ptr).collect();
+                let sources: Vec<_> = places.iter().map(|place| place.cast_const()).collect();
                 // SAFETY: every memory holds `count` elements and is its own.
-                unsafe { isa.reduce_to_all(dtype, op, &places, count) };
+                unsafe { isa.reduce_to_each(dtype, op, &places, &sources, count) };
                 for memory in &everywhere {
                     with_dtype!(dtype, T => assert_same::<T>(op, &memory.contents(), &wanted, &what));
                 }

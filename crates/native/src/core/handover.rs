@@ -93,6 +93,12 @@ impl Handover {
             }
         }
     }
+
+    /// Whether what is staged goes past the caches, by what was learned of copies.
+    #[inline]
+    pub(super) fn stages_past_the_caches(&self, bytes: usize) -> bool {
+        bytes >= HUGE_BYTES || bytes >= LEAST_BYTES && self.staging.streams(bytes)
+    }
 }
 
 impl Learned {

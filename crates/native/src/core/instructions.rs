@@ -54,6 +54,19 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
+    #[inline(always)]
+    fn reduce_to_both<T: Element>(
+        &self,
+        dst: Region<T, impl CanWrite>,
+        shared: Shared<T>,
+        sources: impl Sources<T>,
+        op: ReduceOp,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution.site();
+        ready(self.reduce_to_both_now::<T>(&dst.span(), &shared.span(), &sources, op, at))
+    }
+
+    #[track_caller]
     fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
         let at = self.attribution.site();
         ready(self.load_now(&src.span(), at))

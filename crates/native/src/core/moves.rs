@@ -40,6 +40,49 @@ impl NativeCore {
         at: At,
     ) -> Result<()> {
         self.say(Doing::Reduce, at);
+        let to = self.resolve(dst, true, at)?;
+        self.with_sources(dst, &[to], sources, at, |from| {
+            // SAFETY: `to` was resolved to `dst.len` aligned elements of an attached segment, which lives as long as self;
+            // the sources are as `with_sources` says.
+            unsafe { arith::reduce(T::DTYPE, op, to, from, dst_len(dst)) }
+        })
+    }
+
+    /// Reduces into two places in one pass; or, if the second is better written past the caches, in two.
+    pub(super) fn reduce_to_both_now<T: Element>(
+        &self,
+        dst: &Span,
+        shared: &Span,
+        sources: &impl Sources<T>,
+        op: ReduceOp,
+        at: At,
+    ) -> Result<()> {
+        check_length("the shared place", shared.len, dst.len, at)?;
+        let places = [self.resolve(dst, true, at)?, self.resolve(shared, true, at)?];
+        let same = check_overlap(places[0], places[1], span_bytes(dst), 0, at)?;
+        if same || self.handover.stages_past_the_caches(span_bytes(shared)) {
+            self.reduce_now(dst, sources, op, at)?;
+            return self.copy_now(shared, dst, at);
+        }
+        self.say(Doing::Reduce, at);
+        self.with_sources(dst, &places, sources, at, |from| {
+            // SAFETY: both places were resolved as in `reduce_now`, and do not overlap.
+            unsafe { arith::reduce_to_each(T::DTYPE, op, &places, from, dst_len(dst)) }
+        })
+    }
+
+    /// Resolves what a reduction to these places reads, and does it. Each source is as many aligned elements as `dst` has, of
+    /// an attached segment, which lives as long as self; each place is one of the sources or overlaps none. Other processes
+    /// may write them meanwhile: see `arith`.
+    #[inline(always)]
+    fn with_sources<T: Element>(
+        &self,
+        dst: &Span,
+        places: &[*mut u8],
+        sources: &impl Sources<T>,
+        at: At,
+        work: impl FnOnce(&[*const u8]),
+    ) -> Result<()> {
         let count = sources.count();
         if count == 0 || count > MAX_RANKS as usize {
             let message = match count {
@@ -52,24 +95,22 @@ impl NativeCore {
             }
             .into());
         }
-        let to = self.resolve(dst, true, at)?;
         let (mut room, mut kept) = (Pointers::new(std::ptr::null()), Vec::new());
         let from = room.of(count);
         for (i, slot) in from.iter_mut().enumerate() {
             let source = sources.source(i);
             check_length("a source", source.len, dst.len, at)?;
             *slot = self.resolve(&source, false, at)?.cast_const();
-            check_overlap(to, *slot, span_bytes(dst), i, at)?;
+            for place in places {
+                check_overlap(*place, *slot, span_bytes(dst), i, at)?;
+            }
             // SAFETY: it was just resolved to as many bytes as `dst` has.
             let (readable, copy) = unsafe { Source::of(&source, *slot, span_bytes(dst)) };
             *slot = readable;
             kept.extend(copy);
         }
-        // SAFETY: every pointer was resolved to `dst.len` aligned elements of attached segments, which live
-        // as long as self; `to` is one of the sources or overlaps none. Other processes may write them
-        // meanwhile: see `arith`.
-        self.timed(Doing::Reduce, span_bytes(dst).saturating_mul(count), || unsafe {
-            arith::reduce(T::DTYPE, op, to, from, dst_len(dst))
+        self.timed(Doing::Reduce, span_bytes(dst).saturating_mul(count), || {
+            work(from)
         });
         Ok(())
     }
@@ -83,16 +124,17 @@ impl NativeCore {
             return Err(not_mapped(span.segment, span.byte_range(), at));
         };
         let (ranks, stride) = (span.ranks as usize, usize::try_from(span.stride).unwrap_or(0));
-        let mut room = Pointers::new(first);
-        let places = room.of(ranks);
-        for (rank, place) in places.iter_mut().enumerate() {
+        let (mut places, mut sources) = (Pointers::new(first), Pointers::new(first.cast_const()));
+        let (places, sources) = (places.of(ranks), sources.of(ranks));
+        for (rank, (place, source)) in places.iter_mut().zip(sources.iter_mut()).enumerate() {
             // SAFETY: every rank's region was resolved, in one mapping, each a stride after the one before.
             *place = unsafe { first.add(rank * stride) };
+            *source = place.cast_const();
         }
         // SAFETY: every place was resolved to `span.len` aligned elements, of one rank's window each, which live as
         // long as self and do not overlap. Other processes may write them meanwhile: see `arith`.
         self.timed(Doing::Reduce, span_bytes(span).saturating_mul(ranks), || unsafe {
-            arith::reduce_to_all(T::DTYPE, op, places, dst_len(span))
+            arith::reduce_to_each(T::DTYPE, op, places, sources, dst_len(span))
         });
         Ok(())
     }
