@@ -1,6 +1,6 @@
 //! All-to-all with a count of its own for every pair.
 //!
-//! Model: as [`all_to_all`](crate::all_to_all()): stage one block per rank, meet, pull my block from everybody.
+//! Model: as [`all_to_all`](crate::all_to_all()): stage one block for every other rank, meet, pull my block from everybody.
 //! Every rank knows all counts, so that all make the same number of rounds (TEAM-2).
 //!
 //! Traffic per rank: what it sends staged, what it gets pulled; as many rounds as the longest part needs.

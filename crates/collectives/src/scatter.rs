@@ -2,7 +2,7 @@
 //!
 //! Model: the root stages one block for every other rank, all meet, everybody pulls its own block from the root.
 //!
-//! Traffic, for `S` bytes of output on each of `n` ranks: the root stages `S n`, every other rank pulls
+//! Traffic, for `S` bytes of output on each of `n` ranks: the root stages `S (n-1)`, every other rank pulls
 //! `S`; 1 step.
 
 use crate::Team;

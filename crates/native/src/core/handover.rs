@@ -17,6 +17,8 @@ const LEAST_BYTES: usize = 4 << 10;
 const LARGE_BYTES: usize = 1 << 20;
 /// Copies of so much always go past the caches, which have no room for them: there are too few of them to learn from.
 const HUGE_BYTES: usize = 8 << 20;
+/// A caller's memory of so much is in no cache when it is read again, however little of it is copied at a time.
+const BEYOND_CACHES_BYTES: u64 = 16 << 20;
 /// Of this many copies the first few go the other way. Only the last of them is timed: before, the lines are still
 /// where the usual way has left them. They also leave them where the next copies do not want them, so they are rare.
 const CYCLE: u32 = 2048;
@@ -31,6 +33,8 @@ const SETTLED: u32 = 4 * SAMPLES;
 pub(super) enum Route {
     /// Into memory that nobody else has.
     Private,
+    /// Into as much of it as no cache holds.
+    Memory,
     /// From this rank's memory into its window, where peers will read it.
     Staging,
     /// Into a peer's window.
@@ -40,9 +44,12 @@ pub(super) enum Route {
 }
 
 impl Route {
+    /// `lent` is how much the caller has lent to be written, if that is where it goes.
     #[inline(always)]
-    pub(super) fn of(to: &Span, from: &Span) -> Route {
-        if to.ranks <= 1 {
+    pub(super) fn of(to: &Span, from: &Span, lent: Option<u64>) -> Route {
+        if lent.is_some_and(|bytes| bytes >= BEYOND_CACHES_BYTES) {
+            Route::Memory
+        } else if to.ranks <= 1 {
             Route::Private
         } else if to.rank != to.me {
             Route::Pushing
@@ -79,7 +86,7 @@ impl Handover {
     pub(super) unsafe fn copy(&self, route: Route, to: *mut u8, from: *const u8, bytes: usize) {
         let learned = match route {
             _ if bytes < LEAST_BYTES => None,
-            Route::Private => None,
+            Route::Private | Route::Memory => None,
             Route::Staging => Some(&self.staging),
             Route::Pushing => Some(&self.pushing),
             Route::Pulling => Some(&self.pulling),
@@ -87,6 +94,9 @@ impl Handover {
         // SAFETY: the caller's promises, unchanged.
         unsafe {
             match learned {
+                None if route == Route::Memory && bytes >= LEAST_BYTES => {
+                    arith::copy_streaming(to, from, bytes);
+                }
                 None => arith::copy(to, from, bytes),
                 Some(_) if bytes >= HUGE_BYTES => arith::copy_streaming(to, from, bytes),
                 Some(learned) => learned.copy(to, from, bytes),
@@ -168,6 +178,7 @@ unsafe fn one_way(streams: bool, to: *mut u8, from: *const u8, bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringwork_isa::{Dtype, Rank, Segment};
 
     #[test]
     fn what_is_copied_does_not_depend_on_what_was_learned() {
@@ -186,6 +197,37 @@ mod tests {
             // SAFETY: both are private and long enough.
             unsafe { handover.copy(Route::Staging, to.as_mut_ptr(), from.as_mut_ptr(), bytes) };
             assert_eq!((&to[..bytes], to[bytes]), (&from[..bytes], 0), "round {round}");
+        }
+    }
+
+    #[test]
+    fn what_a_caller_has_lent_goes_past_the_caches_if_none_holds_it() {
+        let own = Span {
+            segment: Segment(1),
+            base: 0,
+            stride: 0,
+            me: Rank(0),
+            rank: Rank(0),
+            ranks: 1,
+            dtype: Dtype::U8,
+            start: 0,
+            len: 1,
+        };
+        for (lent, route) in [
+            (None, Route::Private),
+            (Some(BEYOND_CACHES_BYTES - 1), Route::Private),
+            (Some(BEYOND_CACHES_BYTES), Route::Memory),
+        ] {
+            assert_eq!(Route::of(&own, &own, lent), route, "{lent:?}");
+        }
+        let (mut to, mut from) = (vec![0u8; LEAST_BYTES + 1], vec![7u8; LEAST_BYTES + 1]);
+        for bytes in [1, LEAST_BYTES - 1, LEAST_BYTES + 1] {
+            to.fill(0);
+            // SAFETY: both are private and long enough.
+            unsafe {
+                Handover::default().copy(Route::Memory, to.as_mut_ptr(), from.as_mut_ptr(), bytes);
+            }
+            assert!(to[..bytes] == from[..bytes] && to[bytes..].iter().all(|byte| *byte == 0));
         }
     }
 

@@ -48,6 +48,13 @@ impl Lent {
         // SAFETY: inside the lent slice, which is alive while it is in the slot (LENT-1).
         Some(unsafe { base.add(usize::try_from(start).ok()?) })
     }
+
+    /// Bytes of the whole slice that was lent to be written, if this is of it.
+    #[inline(always)]
+    pub(super) fn output_bytes(&self, span: &Span) -> Option<u64> {
+        let (_, bytes) = self.output.get().filter(|_| span.segment == LENT_OUT)?;
+        Some(bytes)
+    }
 }
 
 /// Whether a span is of what was lent, and of no segment.

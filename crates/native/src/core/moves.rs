@@ -26,7 +26,8 @@ impl NativeCore {
             if lent::must_be_copied(src) {
                 lent::copy_by_blocks(to, from, bytes);
             } else {
-                self.handover.copy(Route::of(dst, src), to, from, bytes);
+                let route = Route::of(dst, src, self.lent.output_bytes(dst));
+                self.handover.copy(route, to, from, bytes);
             }
         });
         Ok(())
@@ -48,7 +49,7 @@ impl NativeCore {
         })
     }
 
-    /// Reduces into two places in one pass; or, if the second is better written past the caches, in two.
+    /// Reduces into two places in one pass; or, if the shared one is better written past the caches, in two.
     pub(super) fn reduce_to_both_now<T: Element>(
         &self,
         dst: &Span,
