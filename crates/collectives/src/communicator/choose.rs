@@ -225,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_table_takes_packets_then_one_phase_then_two_or_the_window() {
+    fn the_built_in_table_takes_packets_then_phases_or_the_window() {
         let two = chooser(&[], 2);
         let staged = |bytes| two.choose(Operation::AllReduce, bytes, false);
         assert_eq!(staged(4), Way::Packet);
         assert_eq!(staged(1024), Way::Packet);
-        assert_eq!(staged(8 << 10), Way::OnePhase);
-        assert_eq!(staged((8 << 10) + 1), Way::TwoPhase);
+        assert_eq!(staged(4 << 10), Way::Packet);
+        assert_eq!(staged((4 << 10) + 1), Way::TwoPhase);
         let window = |bytes| two.choose(Operation::AllReduce, bytes, true);
         assert_eq!(window(16 << 10), Way::WindowPush);
         assert_eq!(window(1 << 20), Way::WindowPush);
@@ -242,6 +242,11 @@ mod tests {
             assert_eq!(choose(8 << 10), Way::OnePhase);
         }
         assert_eq!(many.choose(Operation::AllReduce, 16 << 10, false), Way::TwoPhase);
+        for operation in [Operation::ReduceScatter, Operation::AllToAll] {
+            assert_eq!(two.choose(operation, 4 << 10, false), Way::Packet);
+            assert_eq!(two.choose(operation, 8 << 10, false), Way::Staged);
+            assert_eq!(many.choose(operation, 8 << 10, false), Way::Packet);
+        }
         // The two have a core each, the many share them.
         assert_eq!(two.choose(Operation::Broadcast, 1 << 20, true), Way::WindowPull);
         assert_eq!(two.choose(Operation::Broadcast, 1 << 20, false), Way::Staged);

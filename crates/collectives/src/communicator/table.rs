@@ -110,6 +110,10 @@ impl Seats {
         ranks: None,
         per_core: Some(1),
     };
+    const TWO_WITH_A_CORE_EACH: Seats = Seats {
+        ranks: Some(2),
+        per_core: Some(1),
+    };
 
     fn ranks(most: u64) -> Seats {
         Seats {
@@ -146,6 +150,12 @@ impl Default for Table {
         }
         row(
             Operation::AllReduce,
+            Seats::TWO_WITH_A_CORE_EACH,
+            None,
+            Way::TwoPhase,
+        );
+        row(
+            Operation::AllReduce,
             Seats::ranks(16),
             Some(8 << 10),
             Way::OnePhase,
@@ -160,6 +170,10 @@ impl Default for Table {
         ] {
             row(operation, Seats::ANY, Some(2 << 10), Way::Packet);
             row(operation, Seats::A_CORE_EACH, None, Way::WindowPull);
+            if [Operation::ReduceScatter, Operation::AllToAll].contains(&operation) {
+                row(operation, Seats::TWO_WITH_A_CORE_EACH, Some(4 << 10), Way::Packet);
+                row(operation, Seats::TWO_WITH_A_CORE_EACH, None, Way::Staged);
+            }
             // Who shares a core pays most for meeting, and staging needs it less.
             if operation == Operation::Broadcast {
                 row(operation, Seats::ANY, Some(4 << 10), Way::Packet);
