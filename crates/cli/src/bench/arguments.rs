@@ -74,7 +74,7 @@ pub(crate) struct BenchArguments {
     #[arg(long)]
     pub(crate) own: bool,
     /// How to do it: of all_reduce packet, onephase, twophase, ring, bidirectional-ring, window-pull, window-push; of
-    /// all_gather, reduce_scatter, broadcast staged, window-pull; or all, to compare
+    /// all_gather, reduce_scatter, broadcast, all_to_all packet, staged, window-pull; or all, to compare
     /// [default: what the library chooses]
     #[arg(long, value_name = "NAME")]
     pub(crate) algo: Option<Ways>,
