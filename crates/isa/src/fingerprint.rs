@@ -103,10 +103,10 @@ pub struct Fingerprint {
     sequence: u32,
     operation: Operation,
     dtype: Dtype,
-    op: Option<ReduceOp>,
-    /// How it is done, if there is a choice.
-    way: Option<Way>,
-    root: Option<u8>,
+    /// The reduction, and how it is done if there is a choice, in half a byte each; as they travel, for every call is put
+    /// together so.
+    how: u8,
+    root: u8,
     count: u64,
 }
 
@@ -124,9 +124,8 @@ impl Fingerprint {
             sequence,
             operation,
             dtype,
-            op: None,
-            way: None,
-            root: None,
+            how: NO_NIBBLE | NO_NIBBLE << 4,
+            root: NONE,
             count,
         }
     }
@@ -135,17 +134,16 @@ impl Fingerprint {
     #[must_use]
     #[inline]
     pub fn reducing(self, op: ReduceOp) -> Fingerprint {
-        Fingerprint { op: Some(op), ..self }
+        let how = self.how & !NO_NIBBLE | op as u8;
+        Fingerprint { how, ..self }
     }
 
     /// The same call, done this way.
     #[must_use]
     #[inline]
     pub fn by(self, way: Way) -> Fingerprint {
-        Fingerprint {
-            way: Some(way),
-            ..self
-        }
+        let how = self.how & NO_NIBBLE | (way as u8) << 4;
+        Fingerprint { how, ..self }
     }
 
     /// The same call with a root.
@@ -153,7 +151,7 @@ impl Fingerprint {
     #[inline]
     pub fn rooted(self, root: u32) -> Fingerprint {
         Fingerprint {
-            root: u8::try_from(root).ok(),
+            root: u8::try_from(root).unwrap_or(NONE),
             ..self
         }
     }
@@ -183,14 +181,7 @@ impl Fingerprint {
     #[must_use]
     #[inline]
     pub fn words(&self) -> [u64; 2] {
-        let op = self.op.map_or(NO_NIBBLE, |op| op as u8);
-        let way = self.way.map_or(NO_NIBBLE, |way| way as u8);
-        let bytes = [
-            self.operation as u8,
-            self.dtype as u8,
-            op | way << 4,
-            self.root.unwrap_or(NONE),
-        ];
+        let bytes = [self.operation as u8, self.dtype as u8, self.how, self.root];
         [
             u64::from(self.sequence) << 32 | u64::from(u32::from_le_bytes(bytes)),
             self.count,
@@ -201,33 +192,35 @@ impl Fingerprint {
     #[must_use]
     pub fn from_words([head, count]: [u64; 2]) -> Option<Fingerprint> {
         let sequence = u32::try_from(head >> 32).ok()?;
-        let [operation, dtype, op, root, ..] = head.to_le_bytes();
+        let [operation, dtype, how, root, ..] = head.to_le_bytes();
         let operation = Operation::ALL
             .into_iter()
             .find(|known| *known as u8 == operation)?;
         let dtype = Dtype::ALL.into_iter().find(|known| *known as u8 == dtype)?;
-        let (op, way) = (op & NO_NIBBLE, op >> 4);
-        let way = if way == NO_NIBBLE {
-            None
-        } else {
-            Some(Way::ALL.into_iter().find(|known| *known as u8 == way)?)
-        };
-        let op = if op == NO_NIBBLE {
-            None
-        } else {
-            Some(ReduceOp::ALL.into_iter().find(|known| *known as u8 == op)?)
-        };
-        let root = (root != NONE).then_some(root);
+        let known = |nibble: u8, named: bool| nibble == NO_NIBBLE || named;
+        if !known(how & NO_NIBBLE, op(how).is_some()) || !known(how >> 4, way(how).is_some()) {
+            return None;
+        }
         Some(Fingerprint {
             sequence,
             operation,
             dtype,
-            op,
-            way,
+            how,
             root,
             count,
         })
     }
+}
+
+/// The reduction in the lower half of a byte, if it is one.
+fn op(how: u8) -> Option<ReduceOp> {
+    let mut all = ReduceOp::ALL.into_iter();
+    all.find(|known| *known as u8 == how & NO_NIBBLE)
+}
+
+/// The way in the upper half of a byte, if it is one.
+fn way(how: u8) -> Option<Way> {
+    Way::ALL.into_iter().find(|known| *known as u8 == how >> 4)
 }
 
 impl fmt::Display for Fingerprint {
@@ -239,13 +232,13 @@ impl fmt::Display for Fingerprint {
         if self.operation.has_data() {
             write!(f, " of {} x {}", self.count, self.dtype)?;
         }
-        if let Some(op) = self.op {
+        if let Some(op) = op(self.how) {
             write!(f, ", {op}")?;
         }
-        if let Some(way) = self.way {
+        if let Some(way) = way(self.how) {
             write!(f, ", {way}")?;
         }
-        match (self.operation, self.root) {
+        match (self.operation, (self.root != NONE).then_some(self.root)) {
             (Operation::Send, Some(peer)) => write!(f, " to rank {peer}")?,
             (Operation::Recv, Some(peer)) => write!(f, " from rank {peer}")?,
             (_, Some(root)) => write!(f, ", root {root}")?,

@@ -145,7 +145,7 @@ impl Signal {
     /// # Errors
     /// [`ErrorKind::NoSuchRank`](crate::ErrorKind::NoSuchRank) if the domain is smaller.
     #[track_caller]
-    #[inline]
+    #[inline(always)]
     pub fn on(self, peer: Rank) -> Result<Signal> {
         if peer.0 >= self.row.ranks {
             return Err(Error::no_such_rank(peer, self.row.ranks));

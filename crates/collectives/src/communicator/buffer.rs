@@ -3,7 +3,6 @@
 use super::layout::region;
 use ringwork_isa::{Element, Rank, Shared};
 use ringwork_native::segment::Attached;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// Elements in the communicator's window: collectives use them where they are, without a copy.
@@ -15,32 +14,29 @@ pub struct WindowBuffer<T> {
     segment: Arc<Attached>,
     /// The communicator it belongs to: the nonce of its segment.
     home: u64,
-    me: Rank,
-    len: usize,
-    element: PhantomData<T>,
+    region: Shared<T>,
 }
 
 impl<T: Element> WindowBuffer<T> {
     pub(super) fn new(segment: Arc<Attached>, home: u64, me: Rank, len: usize) -> WindowBuffer<T> {
+        let region = region(&segment.layout(), me, 0, len as u64);
         WindowBuffer {
             segment,
             home,
-            me,
-            len,
-            element: PhantomData,
+            region,
         }
     }
 
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        self.region.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.region.is_empty()
     }
 
     /// Copies values in, from element `start` on. Returns false, having done nothing, if they do not fit.
@@ -48,7 +44,7 @@ impl<T: Element> WindowBuffer<T> {
     pub fn write(&mut self, start: usize, values: &[T]) -> bool {
         self.fits(start, values.len())
             && self.segment.write(
-                self.me,
+                self.region.me(),
                 (start * T::DTYPE.bytes()) as u64,
                 bytemuck::cast_slice(values),
             )
@@ -59,20 +55,20 @@ impl<T: Element> WindowBuffer<T> {
     pub fn read(&self, start: usize, values: &mut [T]) -> bool {
         self.fits(start, values.len())
             && self.segment.read(
-                self.me,
+                self.region.me(),
                 (start * T::DTYPE.bytes()) as u64,
                 bytemuck::cast_slice_mut(values),
             )
     }
 
     fn fits(&self, start: usize, len: usize) -> bool {
-        start.checked_add(len).is_some_and(|end| end <= self.len)
+        start.checked_add(len).is_some_and(|end| end <= self.len())
     }
 
     /// All values.
     #[must_use]
     pub fn to_vec(&self) -> Vec<T> {
-        let mut values = vec![T::zeroed(); self.len];
+        let mut values = vec![T::zeroed(); self.len()];
         let there = self.read(0, &mut values);
         debug_assert!(there, "all of it is there");
         values
@@ -82,15 +78,15 @@ impl<T: Element> WindowBuffer<T> {
     pub fn fill(&mut self, value: T) {
         const BLOCK: usize = 1024;
         let block = [value; BLOCK];
-        for start in (0..self.len).step_by(BLOCK) {
-            let len = BLOCK.min(self.len - start);
+        for start in (0..self.len()).step_by(BLOCK) {
+            let len = BLOCK.min(self.len() - start);
             let fits = self.write(start, &block[..len]);
             debug_assert!(fits, "inside");
         }
     }
 
     pub(super) fn region(&self) -> Shared<T> {
-        region(&self.segment.layout(), self.me, 0, self.len as u64)
+        self.region
     }
 }
 

@@ -67,14 +67,19 @@ impl Station {
     }
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn check_average(op: ReduceOp, way: Way) -> Result<()> {
-    if op != ReduceOp::Avg || way.is_exact() {
+    if !matches!(op, ReduceOp::Avg) || way.is_exact() {
         return Ok(());
     }
+    Err(no_average(way))
+}
+
+#[cold]
+fn no_average(way: Way) -> Error {
     let problem = format!(
         "`{}` adds two at a time and cannot average; use a direct algorithm",
         way.name()
     );
-    Err(Error::arguments("all_reduce", problem))
+    Error::arguments("all_reduce", problem)
 }

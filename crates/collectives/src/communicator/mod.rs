@@ -188,12 +188,17 @@ impl Communicator {
     }
 
     /// What makes the calls, when it has made those that are pending.
+    #[inline]
     fn station(&self) -> Result<RefMut<'_, Station>> {
-        let mut slot = self.station.borrow_mut();
-        if slot.is_none() {
-            *slot = self.worker.borrow().as_ref().and_then(Worker::recall);
+        if self.station.borrow().is_none() {
+            self.recall();
         }
-        RefMut::filter_map(slot, Option::as_deref_mut).map_err(|_| Error::lost())
+        RefMut::filter_map(self.station.borrow_mut(), Option::as_deref_mut).map_err(|_| Error::lost())
+    }
+
+    #[cold]
+    fn recall(&self) {
+        *self.station.borrow_mut() = self.worker.borrow().as_ref().and_then(Worker::recall);
     }
 
     /// Zeroed elements in the window, the same number on every rank. A collective call.

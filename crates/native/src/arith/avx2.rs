@@ -1,27 +1,21 @@
 //! 32-byte vectors of x86-64: AVX2, and F16C for f16. Never FMA, which would round once where we round twice.
 
-use super::Target;
 use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
+use super::{Reducer, Target};
 use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
 use std::arch::x86_64::*;
 use std::convert::identity;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+/// What reduces elements of `dtype`, if the processor has AVX2 and F16C (ARITH-1).
+pub(super) fn reducer<D: Target>(dtype: Dtype) -> Reducer<D> {
+    with_dtype!(dtype, T => reduce_elements::<T, D>)
+}
+
 /// As [`reduce`](super::reduce).
 ///
 /// # Safety
-/// As [`reduce`](super::reduce); the processor has AVX2 and F16C (ARITH-1).
-pub(super) unsafe fn reduce(
-    dtype: Dtype,
-    op: ReduceOp,
-    dst: impl Target,
-    sources: &[*const u8],
-    count: usize,
-) {
-    // SAFETY: the caller's promises, unchanged.
-    with_dtype!(dtype, T => unsafe { reduce_elements::<T, _>(op, dst, sources, count) });
-}
-
+/// As [`reduce`](super::reduce), with the level's instructions (ARITH-1).
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn reduce_elements<E: Lanes<__m256i>, D: Target>(
     op: ReduceOp,

@@ -1,26 +1,20 @@
 //! 64-byte vectors of x86-64: AVX-512 F, BW, DQ and VL. Part vectors are masked loads and stores.
 
-use super::Target;
 use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
+use super::{Reducer, Target};
 use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
 use std::arch::x86_64::*;
 use std::convert::identity;
 
+/// What reduces elements of `dtype`, if the processor has AVX-512 F, BW, DQ and VL (ARITH-1).
+pub(super) fn reducer<D: Target>(dtype: Dtype) -> Reducer<D> {
+    with_dtype!(dtype, T => reduce_elements::<T, D>)
+}
+
 /// As [`reduce`](super::reduce).
 ///
 /// # Safety
-/// As [`reduce`](super::reduce); the processor has AVX-512 F, BW, DQ and VL (ARITH-1).
-pub(super) unsafe fn reduce(
-    dtype: Dtype,
-    op: ReduceOp,
-    dst: impl Target,
-    sources: &[*const u8],
-    count: usize,
-) {
-    // SAFETY: the caller's promises, unchanged.
-    with_dtype!(dtype, T => unsafe { reduce_elements::<T, _>(op, dst, sources, count) });
-}
-
+/// As [`reduce`](super::reduce), with the level's instructions (ARITH-1).
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn reduce_elements<E: Lanes<__m512i>, D: Target>(
     op: ReduceOp,

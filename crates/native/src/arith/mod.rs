@@ -139,7 +139,7 @@ impl Isa {
         count: usize,
     ) {
         // SAFETY: the caller's promises, unchanged.
-        unsafe { self.reduce_into(dtype, op, dst, sources, count) }
+        unsafe { reduce_with(self.reducer(dtype), op, dst, sources, count) }
     }
 
     /// [`reduce_to_each`] at this level.
@@ -155,33 +155,19 @@ impl Isa {
         count: usize,
     ) {
         // SAFETY: the caller's promises, unchanged.
-        unsafe { self.reduce_into(dtype, op, places, sources, count) }
+        unsafe { reduce_with(self.reducer(dtype), op, places, sources, count) }
     }
 
-    #[inline(always)]
-    unsafe fn reduce_into(
-        self,
-        dtype: Dtype,
-        op: ReduceOp,
-        dst: impl Target,
-        sources: &[*const u8],
-        count: usize,
-    ) {
-        assert!(
-            !sources.is_empty(),
-            "a reduction of no sources has no value; pass at least one"
-        );
-        // SAFETY: the caller vouches for the level (ARITH-1) and the ranges (ARITH-2).
-        unsafe {
-            match self {
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx2 => avx2::reduce(dtype, op, dst, sources, count),
-                #[cfg(target_arch = "x86_64")]
-                Isa::Avx512 => avx512::reduce(dtype, op, dst, sources, count),
-                #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-                Isa::Neon => neon::reduce(dtype, op, dst, sources, count),
-                _ => plain::reduce(dtype, op, dst, sources, count),
-            }
+    /// What reduces elements of `dtype` at this level.
+    fn reducer<D: Target>(self, dtype: Dtype) -> Reducer<D> {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::reducer(dtype),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::reducer(dtype),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Isa::Neon => neon::reducer(dtype),
+            _ => plain::reducer(dtype),
         }
     }
 
@@ -264,6 +250,30 @@ pub unsafe fn reduce_to_each(
 ) {
     // SAFETY: the caller's promises are the same; `best` is available (ARITH-1).
     unsafe { Isa::best().reduce_to_each(dtype, op, places, sources, count) }
+}
+
+/// [`reduce`] of one element type, looked up: for who has more time before than after.
+///
+/// # Safety
+/// To be called as [`reduce`], with the element type that it was looked up for.
+pub type Reducer<D = *mut u8> = unsafe fn(ReduceOp, D, &[*const u8], usize);
+
+/// What reduces elements of `dtype` on this processor.
+#[must_use]
+pub fn reducer(dtype: Dtype) -> Reducer {
+    Isa::best().reducer(dtype)
+}
+
+/// # Safety
+/// As [`reduce`], with the reducer of its element type and of a level that is [`available`](Isa::available).
+#[inline(always)]
+unsafe fn reduce_with<D>(reducer: Reducer<D>, op: ReduceOp, dst: D, sources: &[*const u8], count: usize) {
+    assert!(
+        !sources.is_empty(),
+        "a reduction of no sources has no value; pass at least one"
+    );
+    // SAFETY: the caller vouches for the level (ARITH-1) and the ranges (ARITH-2).
+    unsafe { reducer(op, dst, sources, count) }
 }
 
 /// Where a result is written.

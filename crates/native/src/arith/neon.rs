@@ -1,26 +1,20 @@
 //! 16-byte vectors of little-endian aarch64.
 
-use super::Target;
 use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
+use super::{Reducer, Target};
 use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
 use std::arch::aarch64::*;
 use std::convert::identity;
 
+/// What reduces elements of `dtype`, if the processor has NEON (ARITH-1).
+pub(super) fn reducer<D: Target>(dtype: Dtype) -> Reducer<D> {
+    with_dtype!(dtype, T => reduce_elements::<T, D>)
+}
+
 /// As [`reduce`](super::reduce).
 ///
 /// # Safety
-/// As [`reduce`](super::reduce); the processor has NEON (ARITH-1).
-pub(super) unsafe fn reduce(
-    dtype: Dtype,
-    op: ReduceOp,
-    dst: impl Target,
-    sources: &[*const u8],
-    count: usize,
-) {
-    // SAFETY: the caller's promises, unchanged.
-    with_dtype!(dtype, T => unsafe { reduce_elements::<T, _>(op, dst, sources, count) });
-}
-
+/// As [`reduce`](super::reduce), with the level's instructions (ARITH-1).
 #[target_feature(enable = "neon")]
 unsafe fn reduce_elements<E: Lanes<uint8x16_t>, D: Target>(
     op: ReduceOp,

@@ -1,6 +1,6 @@
 //! The loops without vectors: one relaxed atomic access per element, so that a race is not a data race.
 
-use super::Target;
+use super::{Reducer, Target};
 use ringwork_isa::{Dtype, Element, ReduceOp, bf16, f16, with_dtype};
 use std::convert::identity;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,26 +48,16 @@ cell! {
     i64: AtomicI64, identity, identity
 }
 
-/// As [`reduce`](super::reduce).
-///
-/// # Safety
-/// As [`reduce`](super::reduce).
-pub(super) unsafe fn reduce(
-    dtype: Dtype,
-    op: ReduceOp,
-    dst: impl Target,
-    sources: &[*const u8],
-    count: usize,
-) {
-    // SAFETY: the caller's promises, unchanged.
-    with_dtype!(dtype, T => unsafe { reduce_elements::<T>(op, dst, sources, count) });
+/// What reduces elements of `dtype`.
+pub(super) fn reducer<D: Target>(dtype: Dtype) -> Reducer<D> {
+    with_dtype!(dtype, T => reduce_elements::<T, D>)
 }
 
-/// [`reduce`] of one element type.
+/// As [`reduce`](super::reduce).
 ///
 /// # Safety
-/// As [`reduce`].
-unsafe fn reduce_elements<E: Cell>(op: ReduceOp, dst: impl Target, sources: &[*const u8], count: usize) {
+/// As [`reduce`](super::reduce).
+unsafe fn reduce_elements<E: Cell, D: Target>(op: ReduceOp, dst: D, sources: &[*const u8], count: usize) {
     let (&first, rest) = sources.split_first().expect("checked by the caller");
     for i in 0..count {
         // SAFETY: element `i` of `count` in every pointer (ARITH-2).

@@ -30,6 +30,7 @@ use crate::cell::Cell;
 use crate::error::Result;
 use crate::memory::{Memory, PAGE_BYTES, create_sealed};
 use ringwork_isa::{Rank, SIGNAL_STRIDE_BYTES, Signal, Span, signature_hash};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,6 +65,11 @@ const _: () = assert!(at::REASON + REASON_BYTES == PAGE_BYTES);
 #[derive(Debug)]
 pub struct Attached {
     layout: Layout,
+    /// Of the layout, found once, for every instruction asks: where the data of rank 0 lies, how many windows there are, and how
+    /// many bytes of each are signal cells.
+    data: Range<u64>,
+    windows: u32,
+    cell_bytes: u64,
     memory: Memory,
     fd: Option<OwnedFd>,
 }
@@ -77,12 +83,7 @@ impl Attached {
         let layout = layout.checked()?;
         let fd = create_sealed(what, layout.bytes())?;
         let memory = Memory::map(&fd, layout.bytes())?;
-        Ok(Attached {
-            layout,
-            memory,
-            fd: Some(fd),
-        }
-        .with_header())
+        Ok(Attached::of(layout, memory, Some(fd)).with_header())
     }
 
     /// Makes a segment on the heap, for threads of this process.
@@ -91,12 +92,7 @@ impl Attached {
     /// If there is no memory for it.
     pub fn on_heap(layout: Layout) -> Result<Attached> {
         let layout = layout.checked()?;
-        Ok(Attached {
-            layout,
-            memory: Memory::heap(layout.bytes())?,
-            fd: None,
-        }
-        .with_header())
+        Ok(Attached::of(layout, Memory::heap(layout.bytes())?, None).with_header())
     }
 
     /// Attaches to a segment that another process made (SEG-1).
@@ -105,13 +101,20 @@ impl Attached {
     /// Names the field that is not what `layout` says.
     pub fn open(fd: OwnedFd, layout: Layout) -> Result<Attached> {
         let layout = layout.checked()?;
-        let attached = Attached {
-            layout,
-            memory: Memory::map(&fd, layout.bytes())?,
-            fd: None,
-        };
+        let attached = Attached::of(layout, Memory::map(&fd, layout.bytes())?, None);
         attached.check_header()?;
         Ok(attached)
+    }
+
+    fn of(layout: Layout, memory: Memory, fd: Option<OwnedFd>) -> Attached {
+        Attached {
+            data: layout.data_offset()..PAGE_BYTES + layout.window_bytes(),
+            windows: layout.ranks.max(1),
+            cell_bytes: u64::from(layout.signals) * SIGNAL_STRIDE_BYTES,
+            layout,
+            memory,
+            fd,
+        }
     }
 
     /// Overwrites page 0, as a process gone wild might.
@@ -185,7 +188,7 @@ impl Attached {
     pub fn resolve(&self, span: &Span) -> Option<*mut u8> {
         let start = self.in_data(span)?;
         let (rank, stride) = (span.rank.0, self.layout.stride);
-        if rank >= self.layout.ranks.max(1) || rank != 0 && span.stride != stride {
+        if rank >= self.windows || rank != 0 && span.stride != stride {
             return None;
         }
         let start = start + u64::from(rank) * stride;
@@ -209,9 +212,7 @@ impl Attached {
     #[inline(always)]
     fn in_data(&self, span: &Span) -> Option<u64> {
         let (start, bytes) = span.on_first()?;
-        let inside =
-            start >= self.layout.data_offset() && start + bytes <= PAGE_BYTES + self.layout.window_bytes();
-        inside.then_some(start)
+        (start >= self.data.start && start + bytes <= self.data.end).then_some(start)
     }
 
     /// The cell of a signal, if it is one of this segment's (SEG-3).
@@ -227,8 +228,7 @@ impl Attached {
     pub(crate) fn signal_on(&self, signal: &Signal, rank: Rank) -> Option<&Cell> {
         let (rank, stride) = (rank.0, self.layout.stride);
         let in_window = signal.offset_on_first()?.checked_sub(PAGE_BYTES)?;
-        let is_cell = in_window < u64::from(self.layout.signals) * SIGNAL_STRIDE_BYTES
-            && in_window.is_multiple_of(SIGNAL_STRIDE_BYTES);
+        let is_cell = in_window < self.cell_bytes && in_window.is_multiple_of(SIGNAL_STRIDE_BYTES);
         if !is_cell || rank >= self.layout.ranks || rank != 0 && signal.stride() != stride {
             return None;
         }
