@@ -20,12 +20,14 @@ use ringwork_isa::{
     Compare, Core, Element, In, LINE_WORDS, Notify, Out, Rank, ReduceOp, Result, Shared, Signal,
     packet_payload, part_range,
 };
+use ringwork_macros::flat;
 use std::ops::Range;
 
 /// Part `r` of `y` becomes rank `r`'s `x`; as [`all_gather`](crate::all_gather()).
 ///
 /// # Errors
 /// As [`all_gather`](crate::all_gather()).
+#[flat]
 pub async fn all_gather<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y: Out<T>) -> Result<()> {
     let (me, ranks) = room.place();
     one_part(&x, &y, (me, ranks))?;
@@ -35,14 +37,11 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y:
     let longest = part_range(y.len(), ranks, 0).len();
     for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let half = room.packets.half(epoch);
+        let half = room.half(epoch);
         let mine = x.slice(clip(0..x.len(), &chunk))?;
         if !mine.is_empty() {
             core.put_packet(half, mine, epoch).await?;
-            core.foresee_packet(
-                room.packets.half(epoch.wrapping_add(1)),
-                mine.len() * T::DTYPE.bytes(),
-            );
+            core.foresee_packet(room.half(epoch.wrapping_add(1)), mine.len() * T::DTYPE.bytes());
         }
         core.notify(room.raised, Notify::Set(epoch)).await?;
         for (peer, index) in members(room.raised.holder(), room.raised.ranks()) {
@@ -61,6 +60,7 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y:
 ///
 /// # Errors
 /// As [`reduce_scatter`](crate::reduce_scatter()).
+#[flat]
 pub async fn reduce_scatter<C: Core, T: Element>(
     core: &C,
     room: &Room,
@@ -76,7 +76,7 @@ pub async fn reduce_scatter<C: Core, T: Element>(
     let longest = part_range(x.len(), ranks, 0).len();
     for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let (half, next) = (room.packets.half(epoch), room.packets.half(epoch.wrapping_add(1)));
+        let (half, next) = (room.half(epoch), room.half(epoch.wrapping_add(1)));
         for index in (0..ranks).filter(|index| *index != me) {
             let piece = x.slice(clip(part_range(x.len(), ranks, index), &chunk))?;
             if !piece.is_empty() {
@@ -101,6 +101,7 @@ pub async fn reduce_scatter<C: Core, T: Element>(
 ///
 /// # Errors
 /// As [`all_to_all`](crate::all_to_all()).
+#[flat]
 pub async fn all_to_all<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y: Out<T>) -> Result<()> {
     let (me, ranks) = room.place();
     let mine = dealt_part(&x, &y, (me, ranks))?;
@@ -110,7 +111,7 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y:
     let longest = part_range(x.len(), ranks, 0).len();
     for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let (half, next) = (room.packets.half(epoch), room.packets.half(epoch.wrapping_add(1)));
+        let (half, next) = (room.half(epoch), room.half(epoch.wrapping_add(1)));
         for index in (0..ranks).filter(|index| *index != me) {
             let piece = x.slice(clip(part_range(x.len(), ranks, index), &chunk))?;
             if !piece.is_empty() {
@@ -132,33 +133,31 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y:
 }
 
 /// Takes `data` out of `peer`'s `packet`; waits for the peer in any case.
-#[inline(always)]
-fn get<C: Core, T: Element>(
+#[flat]
+async fn get<C: Core, T: Element>(
     core: &C,
     room: &Room,
     packet: Shared<i64>,
     peer: Rank,
     data: Out<T>,
     epoch: i32,
-) -> impl Future<Output = Result<()>> {
-    let raised = room.raised;
-    async move {
-        if data.is_empty() {
-            return core.wait(raised.on(peer)?, Compare::Ge, epoch).await.map(drop);
-        }
-        core.get_packet(data, packet.on(peer)?, raised.on(peer)?, epoch)
-            .await
+) -> Result<()> {
+    let raised = room.raised.on(peer)?;
+    if data.is_empty() {
+        return core.wait(raised, Compare::Ge, epoch).await.map(drop);
     }
+    core.get_packet(data, packet.on(peer)?, raised, epoch).await
 }
 
 /// The room for a team's packets, and the counter of its barrier: the barrier's own steps are taken one by one, since at
 /// this size a call more is felt. From [`Team::room`](crate::Team::room). A handle: copy it freely.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    pub(crate) packets: Shared<i64>,
+    packets: Shared<i64>,
     pub(crate) raised: Signal,
     /// Lines of each packet; a half has one to each rank.
     lines: usize,
+    most_bytes: usize,
 }
 
 impl Room {
@@ -168,7 +167,14 @@ impl Room {
             packets,
             raised,
             lines,
+            most_bytes: packet_payload(lines),
         }
+    }
+
+    /// The half of an epoch.
+    #[inline(always)]
+    pub(crate) fn half(&self, epoch: i32) -> Shared<i64> {
+        self.packets.half(epoch)
     }
 
     /// My rank and the number of ranks, for part arithmetic.
@@ -180,7 +186,7 @@ impl Room {
     /// The most bytes that one packet carries.
     #[inline(always)]
     pub(crate) fn most_bytes(&self) -> usize {
-        packet_payload(self.lines)
+        self.most_bytes
     }
 
     /// The chunks of `total` elements, of which each packet carries one.
@@ -197,6 +203,7 @@ impl Room {
     }
 
     /// Waits for everybody.
+    #[flat]
     async fn meet<C: Core>(&self, core: &C, epoch: i32) -> Result<()> {
         core.wait_on(self.raised, 0..self.raised.ranks(), Compare::Ge, epoch)
             .await

@@ -7,6 +7,7 @@ use ringwork_isa::{
     Barrier, Compare, Core, Element, Error, LINE_WORDS, Notify, Rank, Result, Shared, Signal, Signals,
     packet_lines,
 };
+use ringwork_macros::flat;
 use std::ops::Range;
 
 /// The members of a domain, ready to run staged collectives together. A handle: copy it freely.
@@ -241,18 +242,18 @@ impl<T: Element> Team<T> {
 
     /// Begins an operation in which every rank stages at most `len` elements, the same number on every rank: learns its
     /// epoch, and with it the place in the scratch to use.
-    #[inline(always)]
+    #[flat]
     pub(crate) async fn turn<C: Core>(&self, core: &C, len: usize) -> Result<Turn<T>> {
         self.turn_within(core, len, MOVED_WITHIN_BYTES).await
     }
 
     /// The same, if only one rank stages: each comes to that less often, and goes further.
-    #[inline(always)]
+    #[flat]
     pub(crate) async fn turn_of_one<C: Core>(&self, core: &C, len: usize) -> Result<Turn<T>> {
         self.turn_within(core, len, 2 * MOVED_WITHIN_BYTES).await
     }
 
-    #[inline(always)]
+    #[flat]
     async fn turn_within<C: Core>(&self, core: &C, len: usize, bytes: usize) -> Result<Turn<T>> {
         let arrivals = self.meet.signals().at(0)?;
         let epoch = core.recall(arrivals).await?.wrapping_add(1);
@@ -331,7 +332,7 @@ impl<T: Element> Turn<T> {
     }
 
     /// Waits until `peer` has arrived. An operation must wait for everybody before it ends (TEAM-4).
-    #[inline(always)]
+    #[flat]
     pub(crate) async fn wait_for<C: Core>(&self, core: &C, peer: Rank) -> Result<()> {
         if peer != self.arrivals.holder() {
             core.wait(self.arrivals.on(peer)?, Compare::Ge, self.epoch)
@@ -341,14 +342,14 @@ impl<T: Element> Turn<T> {
     }
 
     /// Arrives and waits for everybody.
-    #[inline(always)]
+    #[flat]
     pub(crate) async fn meet<C: Core>(&self, core: &C) -> Result<()> {
         self.arrive(core).await?;
         self.wait_for_all(core).await
     }
 
     /// Waits until everybody has arrived.
-    #[inline(always)]
+    #[flat]
     pub(crate) async fn wait_for_all<C: Core>(&self, core: &C) -> Result<()> {
         core.wait_on(self.arrivals, 0..self.arrivals.ranks(), Compare::Ge, self.epoch)
             .await

@@ -55,7 +55,10 @@ impl Barrier {
     #[inline(always)]
     pub fn epoch<C: Core>(&self, core: &C) -> impl Future<Output = Result<i32>> {
         let mine = self.arrivals.at(0).map(|mine| core.recall(mine));
-        async move { Ok(mine?.await?.wrapping_add(1)) }
+        #[inline(always)]
+        async move {
+            Ok(mine?.await?.wrapping_add(1))
+        }
     }
 
     /// Says that I am here, for `epoch`. Releases everything before it.
@@ -63,10 +66,14 @@ impl Barrier {
     /// # Errors
     /// Only if the handle is stale.
     #[track_caller]
+    #[inline(always)]
     pub fn arrive<C: Core>(&self, core: &C, epoch: i32) -> impl Future<Output = Result<()>> {
         let mine = self.arrivals.at(0);
         let arrive = mine.map(|mine| core.notify(mine, Notify::Set(epoch)));
-        async move { arrive?.await }
+        #[inline(always)]
+        async move {
+            arrive?.await
+        }
     }
 
     /// Waits until everybody has arrived for `epoch`; sees everything they did before.
@@ -74,17 +81,23 @@ impl Barrier {
     /// # Errors
     /// As [`Core::wait`].
     #[track_caller]
+    #[inline(always)]
     pub fn wait<C: Core>(&self, core: &C, epoch: i32) -> impl Future<Output = Result<()>> {
         let (barrier, at) = (*self, core.attribution().site());
+        #[inline(always)]
         async move {
             let _caller = core.attribution().to(at);
             barrier.wait_for_all(core, epoch).await
         }
     }
 
-    async fn wait_for_all<C: Core>(&self, core: &C, epoch: i32) -> Result<()> {
-        core.wait_on(self.arrivals.at(0)?, 0..self.ranks(), Compare::Ge, epoch)
-            .await
+    #[inline(always)]
+    fn wait_for_all<C: Core>(&self, core: &C, epoch: i32) -> impl Future<Output = Result<()>> {
+        let (mine, ranks) = (self.arrivals.at(0), self.ranks());
+        #[inline(always)]
+        async move {
+            core.wait_on(mine?, 0..ranks, Compare::Ge, epoch).await
+        }
     }
 
     /// Meets everybody once.
@@ -92,8 +105,10 @@ impl Barrier {
     /// # Errors
     /// As [`Core::wait`].
     #[track_caller]
+    #[inline(always)]
     pub fn arrive_and_wait<C: Core>(&self, core: &C) -> impl Future<Output = Result<()>> {
         let (barrier, at) = (*self, core.attribution().site());
+        #[inline(always)]
         async move {
             let _caller = core.attribution().to(at);
             let epoch = barrier.epoch(core).await?;

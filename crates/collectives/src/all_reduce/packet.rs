@@ -10,6 +10,7 @@ use crate::arguments::same_length;
 use crate::chunk::chunks;
 use crate::packets::Room;
 use ringwork_isa::{Core, Element, In, Notify, Out, ReduceOp, Result};
+use ringwork_macros::flat;
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; data and flags travel together.
 ///
@@ -39,7 +40,7 @@ pub async fn packet<C: Core, T: Element>(
 }
 
 /// [`packet`] of at most what one packet carries, and not of nothing.
-#[inline]
+#[flat]
 pub(crate) async fn packet_chunk<C: Core, T: Element>(
     core: &C,
     room: &Room,
@@ -50,12 +51,10 @@ pub(crate) async fn packet_chunk<C: Core, T: Element>(
     // The barrier's own steps, one by one.
     let raised = room.raised;
     let epoch = core.recall(raised).await?.wrapping_add(1);
-    let slot = room.packets.half(epoch);
+    let slot = room.half(epoch);
     core.put_packet(slot, x, epoch).await?;
-    core.foresee_packet(
-        room.packets.half(epoch.wrapping_add(1)),
-        x.len() * T::DTYPE.bytes(),
-    );
+    let next = room.half(epoch.wrapping_add(1));
+    core.foresee_packet(next, x.len() * T::DTYPE.bytes());
     core.notify(raised, Notify::Set(epoch)).await?;
     core.reduce_packets(y, x, slot, raised, op, epoch).await
 }

@@ -29,14 +29,7 @@ impl Station {
         self.call(
             |sequence| call(sequence).reducing(op),
             |core| match (data, algorithm(way)) {
-                // By its own name: at this size the choice among all would cost as much as the work.
-                (data, Some(Algorithm::Packet)) => in_place(core, data, |data| {
-                    let (x, y) = (data.into(), data.into());
-                    if self.size() > 1 && data.len() * T::DTYPE.bytes() <= self.room.most_bytes() {
-                        return core.run(packet_chunk(core, &self.room, x, y, op));
-                    }
-                    core.run(packet(core, self.team(), x, y, op))
-                }),
+                (data, Some(Algorithm::Packet)) => self.all_reduce_in_packets(core, data, op),
                 (Output::Window(buffer), None) => {
                     let (meet, data) = (self.place.meet(), buffer.region());
                     core.run(window::all_reduce(core, meet, data, op, self.spread(way)))
@@ -48,6 +41,23 @@ impl Station {
                 }),
             },
         )
+    }
+
+    /// By its own name: at this size the choice among all would cost as much as the work.
+    #[inline(always)]
+    fn all_reduce_in_packets<T: Element>(
+        &self,
+        core: &NativeCore,
+        data: Output<'_, T>,
+        op: ReduceOp,
+    ) -> CoreResult<()> {
+        in_place(core, data, |data| {
+            let (x, y) = (data.into(), data.into());
+            if self.size() > 1 && data.len() * T::DTYPE.bytes() <= self.room.most_bytes() {
+                return core.run(packet_chunk(core, &self.room, x, y, op));
+            }
+            core.run(packet(core, self.team(), x, y, op))
+        })
     }
 
     pub(super) fn all_reduce_into<T: Element>(

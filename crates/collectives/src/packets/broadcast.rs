@@ -19,6 +19,7 @@ use crate::chunk::chunks;
 use ringwork_isa::{
     Barrier, Core, Element, In, LINE_WORDS, Notify, Out, Rank, Result, Shared, Signal, packet_payload,
 };
+use ringwork_macros::flat;
 
 /// The packets of a ring of `ranks`: how far a root may be ahead.
 ///
@@ -64,7 +65,7 @@ pub async fn broadcast<C: Core, T: Element>(
 }
 
 /// The root's side of a [`broadcast`] of at most what one packet carries, and not of nothing.
-#[inline]
+#[flat]
 pub(crate) async fn give<C: Core, T: Element>(core: &C, ring: &Ring, x: In<T>) -> Result<()> {
     let number = core.recall(ring.given).await?.wrapping_add(1);
     if ring.begins_with(number) {
@@ -75,7 +76,7 @@ pub(crate) async fn give<C: Core, T: Element>(core: &C, ring: &Ring, x: In<T>) -
 }
 
 /// Everybody else's side of it.
-#[inline]
+#[flat]
 pub(crate) async fn take<C: Core, T: Element>(core: &C, ring: &Ring, y: Out<T>, root: Rank) -> Result<()> {
     let number = core.recall(ring.given).await?.wrapping_add(1);
     if ring.begins_with(number) {

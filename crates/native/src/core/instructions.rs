@@ -12,7 +12,32 @@ use ringwork_isa::{
     Shared, Signal, Sources, Tile, Work,
 };
 use std::future::ready;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// An instruction that is done: its result, for whoever awaits it.
+///
+/// Not dropped with its kernel: a kernel that has nothing to drop need not lie in memory, where a panic would find it, and its
+/// handles stay in registers. What is lost is the error of an instruction that nobody awaits.
+struct Done<R>(ManuallyDrop<Option<R>>);
+
+#[inline(always)]
+fn done<R>(result: R) -> Done<R> {
+    Done(ManuallyDrop::new(Some(result)))
+}
+
+impl<R> Unpin for Done<R> {}
+
+impl<R> Future for Done<R> {
+    type Output = R;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<R> {
+        Poll::Ready(self.0.take().expect("it is awaited once"))
+    }
+}
 
 impl Core for NativeCore {
     fn device(&self) -> Device {
@@ -31,7 +56,7 @@ impl Core for NativeCore {
         src: Region<T, impl CanRead>,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.copy_now(&dst.span(), &src.span(), at))
+        done(self.copy_now(&dst.span(), &src.span(), at))
     }
 
     #[track_caller]
@@ -43,14 +68,14 @@ impl Core for NativeCore {
         op: ReduceOp,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.reduce_now::<T>(&dst.span(), &sources, op, at))
+        done(self.reduce_now::<T>(&dst.span(), &sources, op, at))
     }
 
     #[track_caller]
     #[inline(always)]
     fn reduce_to_all<T: Element>(&self, region: Shared<T>, op: ReduceOp) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.reduce_to_all_now::<T>(&region.span(), op, at))
+        done(self.reduce_to_all_now::<T>(&region.span(), op, at))
     }
 
     #[track_caller]
@@ -63,7 +88,7 @@ impl Core for NativeCore {
         op: ReduceOp,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.reduce_to_both_now::<T>(&dst.span(), &shared.span(), &sources, op, at))
+        done(self.reduce_to_both_now::<T>(&dst.span(), &shared.span(), &sources, op, at))
     }
 
     #[track_caller]
@@ -79,7 +104,7 @@ impl Core for NativeCore {
         tile: &Tile<T>,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.store_now(&dst.span(), tile, at))
+        done(self.store_now(&dst.span(), tile, at))
     }
 
     #[track_caller]
@@ -89,7 +114,7 @@ impl Core for NativeCore {
             Work::Matrix { .. } => Doing::Matmul,
         };
         self.say(doing, self.attribution.site());
-        ready(Ok(()))
+        done(Ok(()))
     }
 
     #[track_caller]
@@ -112,7 +137,7 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.put_packet_now(&packets, &src.span(), epoch, at))
+        done(self.put_packet_now(&packets, &src.span(), epoch, at))
     }
 
     #[inline(always)]
@@ -121,6 +146,7 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
+    #[inline(always)]
     fn get_packet<T: Element>(
         &self,
         dst: Region<T, impl CanWrite>,
@@ -129,7 +155,7 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.get_packet_now(&dst.span(), &packets, &raised, epoch, at))
+        done(self.get_packet_now(&dst.span(), &packets, &raised, epoch, at))
     }
 
     #[track_caller]
@@ -144,7 +170,7 @@ impl Core for NativeCore {
         epoch: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.reduce_packets_now::<T>((&dst.span(), &mine.span()), &packets, &raised, op, epoch, at))
+        done(self.reduce_packets_now::<T>((&dst.span(), &mine.span()), &packets, &raised, op, epoch, at))
     }
 
     #[track_caller]
@@ -152,7 +178,7 @@ impl Core for NativeCore {
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         let found = self.signal(&signal, at);
-        ready(found.map(|found| self.notify_now(found.cell, how, at)))
+        done(found.map(|found| self.notify_now(found.cell, how, at)))
     }
 
     #[track_caller]
@@ -160,7 +186,7 @@ impl Core for NativeCore {
     fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
         let at = self.attribution.site();
         let found = self.signal(&signal, at);
-        ready(found.and_then(|found| self.wait_now(found, compare, operand, at)))
+        done(found.and_then(|found| self.wait_now(found, compare, operand, at)))
     }
 
     #[track_caller]
@@ -173,20 +199,20 @@ impl Core for NativeCore {
         operand: i32,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        ready(self.wait_on_now(&signal, ranks, (compare, operand), at))
+        done(self.wait_on_now(&signal, ranks, (compare, operand), at))
     }
 
     #[track_caller]
     #[inline(always)]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
         let found = self.signal(&signal, self.attribution.site());
-        ready(found.map(|found| found.cell.load()))
+        done(found.map(|found| found.cell.load()))
     }
 
     #[track_caller]
     #[inline(always)]
     fn recall(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
         let found = self.signal(&signal, self.attribution.site());
-        ready(found.map(|found| found.cell.written()))
+        done(found.map(|found| found.cell.written()))
     }
 }

@@ -77,6 +77,7 @@ pub(super) fn must_be_copied(span: &Span) -> bool {
 ///
 /// # Safety
 /// As [`arith::copy`], but that `from` may come from a `&` if it is to be copied first.
+#[inline(always)]
 pub(super) unsafe fn copy(to: *mut u8, copied: bool, from: *const u8, bytes: usize) {
     // SAFETY: the caller's promises.
     unsafe {
@@ -92,6 +93,7 @@ pub(super) unsafe fn copy(to: *mut u8, copied: bool, from: *const u8, bytes: usi
 ///
 /// # Safety
 /// As [`arith::copy`], but that `from` may come from a `&`.
+#[cold]
 pub(super) unsafe fn copy_by_blocks(to: *mut u8, from: *const u8, bytes: usize) {
     let mut block = [0u64; 512];
     for at in (0..bytes).step_by(size_of_val(&block)) {

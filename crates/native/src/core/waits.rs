@@ -58,7 +58,7 @@ impl NativeCore {
             return signal.on(Rank(ranks.end - 1)).map(drop);
         }
         if self.neighbours.is_some() {
-            self.wait_on_neighbours(signal, ranks.clone(), (compare, operand), at)?;
+            self.wait_on_neighbours(*signal, ranks.clone(), (compare, operand), at)?;
         }
         for rank in others(signal.holder(), ranks) {
             self.wait_now(self.signal_on(signal, rank, at)?, compare, operand, at)?;
@@ -70,7 +70,7 @@ impl NativeCore {
     #[inline(never)]
     fn wait_on_neighbours(
         &self,
-        signal: &Signal,
+        signal: Signal,
         ranks: Range<u32>,
         (compare, operand): (Compare, i32),
         at: At,
@@ -79,10 +79,10 @@ impl NativeCore {
             return Ok(());
         };
         for rank in neighbours.among(&ranks) {
-            self.wait_now(self.signal_on(signal, rank, at)?, compare, operand, at)?;
+            self.wait_now(self.signal_on(&signal, rank, at)?, compare, operand, at)?;
         }
         let came = |rank| {
-            let found = self.signal_on(signal, rank, at);
+            let found = self.signal_on(&signal, rank, at);
             found.map_or(true, |found| compare.holds(found.cell.load(), operand))
         };
         neighbours.linger(others(signal.holder(), ranks), came);
