@@ -39,6 +39,13 @@ impl Packet {
         self.word(LINE_WORDS - 1)
     }
 
+    /// Whether it is there.
+    #[inline(always)]
+    pub(super) fn has_come(&self, flag: Flag) -> bool {
+        // SYNC: pairs with the store in `put` (PACK-1).
+        self.flag().load(Ordering::Acquire) == flag.0
+    }
+
     /// Where a payload of `bytes` lies, with which this was resolved.
     #[inline]
     pub(super) fn payload(self, bytes: usize) -> *mut u8 {
@@ -104,7 +111,7 @@ impl Packet {
             // SAFETY: the caller's promise.
             unsafe { lent::copy(self.payload(bytes), must_be_copied(src), from, bytes) };
         }
-        // SYNC: pairs with the load in `await_packet` (PACK-1).
+        // SYNC: pairs with the load in `has_come` (PACK-1).
         self.flag().store(flag.0, Ordering::Release);
     }
 

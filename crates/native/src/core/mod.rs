@@ -53,6 +53,8 @@ pub struct NativeCore {
     segments: Vec<(Segment, Arc<Attached>)>,
     patience: Patience,
     eager_looks: u32,
+    /// Whether a packet was put and nothing was looked for since.
+    has_put: std::cell::Cell<bool>,
     wait_limit: Duration,
     activity: Option<Activity>,
     /// Where the segment is that a signal was last notified in, for the record.
@@ -89,6 +91,7 @@ impl NativeCore {
             segments: Vec::new(),
             patience,
             eager_looks: eager_looks(patience),
+            has_put: std::cell::Cell::new(false),
             wait_limit: limit,
             activity: None,
             notified: std::cell::Cell::new(0),
