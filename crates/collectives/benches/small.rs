@@ -1,11 +1,11 @@
 //! What small calls cost: two ranks, each with a core of its own, calls back to back on data in the window.
 //!
-//! `cargo bench -p ringwork-collectives --bench small [-- OPERATION... BYTES...]`. Times are of sixteen calls at
-//! once, beside the hop between the cores, which is the least that any exchange costs; `ringwork bench` is for
+//! `cargo bench -p ringwork-collectives --bench small [-- OPERATION... BYTES... own]`; with `own`, data in each process's own
+//! memory. Times are of sixteen calls at once, beside the hop between the cores, which is the least that any exchange costs; `ringwork bench` is for
 //! everything else.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
-use ringwork_collectives::communicator::{Communicator, Result};
+use ringwork_collectives::communicator::{Communicator, Result, Target};
 use ringwork_isa::ReduceOp;
 use ringwork_native::ranks::{Job, RANK_VARIABLE, Stop, run};
 use ringwork_native::ticks;
@@ -90,22 +90,32 @@ fn measure() -> Result<()> {
     } else {
         asked
     };
+    let own = std::env::args().any(|argument| argument == "own");
     for operation in operations {
         if operation == "barrier" {
             say(operation.into(), calls(&mut || comm.barrier())?, hop()?);
             continue;
         }
         for bytes in &sizes {
-            let mut data = comm.alloc::<f32>(bytes / 4)?;
-            let times = calls(&mut || match operation {
-                "all_gather" => comm.all_gather_in_place(&mut data),
-                "reduce_scatter" => comm.reduce_scatter_in_place(&mut data, ReduceOp::Sum),
-                "broadcast" => comm.broadcast(&mut data, 0),
-                "all_to_all" => comm.all_to_all_in_place(&mut data),
-                _ => comm.all_reduce(&mut data, ReduceOp::Sum),
-            })?;
+            let times = if own {
+                let mut data = vec![0f32; bytes / 4];
+                calls(&mut || call(&comm, operation, &mut data))?
+            } else {
+                let mut data = comm.alloc::<f32>(bytes / 4)?;
+                calls(&mut || call(&comm, operation, &mut data))?
+            };
             say(format!("{operation} {bytes} B"), times, hop()?);
         }
     }
     comm.barrier()
+}
+
+fn call(comm: &Communicator, operation: &str, data: &mut impl Target<f32>) -> Result<()> {
+    match operation {
+        "all_gather" => comm.all_gather_in_place(data),
+        "reduce_scatter" => comm.reduce_scatter_in_place(data, ReduceOp::Sum),
+        "broadcast" => comm.broadcast(data, 0),
+        "all_to_all" => comm.all_to_all_in_place(data),
+        _ => comm.all_reduce(data, ReduceOp::Sum),
+    }
 }

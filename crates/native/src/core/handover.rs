@@ -13,6 +13,8 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Copies of less are ordinary: the fence after streaming costs as much as they do.
 const LEAST_BYTES: usize = 4 << 10;
+/// Of less, the fence is a good part of what streaming takes.
+const SMALL_BYTES: usize = 16 << 10;
 /// Copies of so much leave nothing in the caches for the reader.
 const LARGE_BYTES: usize = 1 << 20;
 /// Copies of so much always go past the caches, which have no room for them: there are too few of them to learn from.
@@ -61,12 +63,21 @@ impl Route {
     }
 }
 
-/// What was learned about each route.
+/// What was learned about each route, for every size from [`LEAST_BYTES`] to [`HUGE_BYTES`], doubling: what streaming costs beside
+/// the bytes makes it another choice for each.
 #[derive(Debug, Default)]
 pub(super) struct Handover {
-    staging: Learned,
-    pushing: Learned,
-    pulling: Learned,
+    staging: [Learned; SIZES],
+    pushing: [Learned; SIZES],
+    pulling: [Learned; SIZES],
+}
+
+const SIZES: usize = (HUGE_BYTES / LEAST_BYTES).ilog2() as usize;
+
+/// What was learned of copies like one of `bytes`, if they are neither too small nor too large to learn from.
+#[inline(always)]
+fn of_size(sizes: &[Learned; SIZES], bytes: usize) -> Option<&Learned> {
+    sizes.get((bytes / LEAST_BYTES).checked_ilog2()? as usize)
 }
 
 /// What copies cost lately, in ticks per 64 KiB; 0 if it is not known.
@@ -84,22 +95,20 @@ impl Handover {
     /// As [`arith::copy`].
     #[inline]
     pub(super) unsafe fn copy(&self, route: Route, to: *mut u8, from: *const u8, bytes: usize) {
-        let learned = match route {
-            _ if bytes < LEAST_BYTES => None,
-            Route::Private | Route::Memory => None,
-            Route::Staging => Some(&self.staging),
-            Route::Pushing => Some(&self.pushing),
-            Route::Pulling => Some(&self.pulling),
+        let sizes = match route {
+            Route::Staging => &self.staging,
+            Route::Pushing => &self.pushing,
+            Route::Pulling => &self.pulling,
+            // SAFETY: the caller's promises, unchanged.
+            Route::Private => return unsafe { arith::copy(to, from, bytes) },
+            // SAFETY: the caller's promises, unchanged.
+            Route::Memory => return unsafe { one_way(bytes >= LEAST_BYTES, to, from, bytes) },
         };
         // SAFETY: the caller's promises, unchanged.
         unsafe {
-            match learned {
-                None if route == Route::Memory && bytes >= LEAST_BYTES => {
-                    arith::copy_streaming(to, from, bytes);
-                }
-                None => arith::copy(to, from, bytes),
-                Some(_) if bytes >= HUGE_BYTES => arith::copy_streaming(to, from, bytes),
+            match of_size(sizes, bytes) {
                 Some(learned) => learned.copy(to, from, bytes),
+                None => one_way(bytes >= HUGE_BYTES, to, from, bytes),
             }
         }
     }
@@ -107,16 +116,20 @@ impl Handover {
     /// Whether what is staged goes past the caches, by what was learned of copies.
     #[inline]
     pub(super) fn stages_past_the_caches(&self, bytes: usize) -> bool {
-        bytes >= HUGE_BYTES || bytes >= LEAST_BYTES && self.staging.streams(bytes)
+        of_size(&self.staging, bytes).map_or(bytes >= HUGE_BYTES, |learned| learned.streams(bytes))
     }
 }
 
 impl Learned {
     /// Whether streaming is far faster: the reader has it farther then. Between near cores it is up to twice as fast for
-    /// the writer alone, and slower for both together; but for what no cache holds either way.
+    /// the writer alone, and slower for both together; but for little, and for what no cache holds either way.
     fn streams(&self, bytes: usize) -> bool {
         let (ordinary, streaming) = (self.ordinary.get(), self.streaming.get());
-        let halves = if bytes < LARGE_BYTES { 6 } else { 3 };
+        let halves = if (SMALL_BYTES..LARGE_BYTES).contains(&bytes) {
+            6
+        } else {
+            3
+        };
         streaming > 0 && streaming.saturating_mul(halves) / 2 < ordinary
     }
 
@@ -192,12 +205,30 @@ mod tests {
         {
             let mut to = vec![0u8; bytes + 1];
             let slow = if round % 12 < 6 { 1 } else { 1 << 40 };
-            handover.staging.ordinary.set(slow);
-            handover.staging.streaming.set(1 << 20);
+            for learned in &handover.staging {
+                learned.ordinary.set(slow);
+                learned.streaming.set(1 << 20);
+            }
             // SAFETY: both are private and long enough.
             unsafe { handover.copy(Route::Staging, to.as_mut_ptr(), from.as_mut_ptr(), bytes) };
             assert_eq!((&to[..bytes], to[bytes]), (&from[..bytes], 0), "round {round}");
         }
+    }
+
+    #[test]
+    fn every_size_has_its_own_but_the_smallest_and_the_largest_which_have_none() {
+        let handover = Handover::default();
+        let place = |bytes| {
+            let found = of_size(&handover.staging, bytes)?;
+            handover
+                .staging
+                .iter()
+                .position(|learned| std::ptr::eq(learned, found))
+        };
+        let places = [0, LEAST_BYTES - 1, HUGE_BYTES, usize::MAX].map(place);
+        assert_eq!(places, [None; 4]);
+        let places = [LEAST_BYTES, 2 * LEAST_BYTES - 1, 2 * LEAST_BYTES, HUGE_BYTES - 1];
+        assert_eq!(places.map(place), [Some(0), Some(0), Some(1), Some(SIZES - 1)]);
     }
 
     #[test]
@@ -237,8 +268,9 @@ mod tests {
         assert!(!learned.streams(LEAST_BYTES), "nothing is known");
         learned.ordinary.set(100);
         learned.streaming.set(40);
-        assert!(!learned.streams(LEAST_BYTES), "not clearly");
+        assert!(!learned.streams(SMALL_BYTES), "not clearly");
         assert!(learned.streams(LARGE_BYTES), "clearly, if no cache holds it");
+        assert!(learned.streams(SMALL_BYTES - 1), "clearly, for so little");
         learned.streaming.set(30);
         assert!(learned.streams(LEAST_BYTES));
         let (mut to, mut from) = (vec![0u8; LEAST_BYTES], vec![1u8; LEAST_BYTES]);
