@@ -2,20 +2,12 @@
 
 use ringwork_isa::{Barrier, Element, Error, ErrorKind, In, Out, Rank, Result, Shared, Site, part_range};
 use std::ops::Range;
+use std::panic::Location;
 
 /// `what` must have `wanted` elements.
 #[track_caller]
 pub(crate) fn same_length(what: &'static str, got: usize, wanted: usize) -> Result<()> {
-    if got == wanted {
-        return Ok(());
-    }
-    Err(ErrorKind::LengthMismatch {
-        what: what.into(),
-        got: got as u64,
-        wanted: wanted as u64,
-        site: Site::caller(),
-    }
-    .into())
+    Error::check_length(what, got as u64, wanted as u64, Location::caller())
 }
 
 /// `each * ranks`, the elements of a buffer with `each` for every rank.

@@ -1,9 +1,8 @@
 //! The instruction set: what a kernel can do.
 
 use crate::{
-    Attribution, CanRead, CanWrite, Compare, Copying, Device, Dtype, Element, ErrorKind, Float, Notify,
-    Pending, Port, Rank, Receiving, ReduceOp, Region, Result, Sending, Shared, Signal, Sources, Ticket, Tile,
-    product,
+    Attribution, CanRead, CanWrite, Compare, Copying, Device, Dtype, Element, Error, Float, Notify, Pending,
+    Port, Rank, Receiving, ReduceOp, Region, Result, Sending, Shared, Signal, Sources, Ticket, Tile, product,
 };
 use std::future::Future;
 use std::ops::Range;
@@ -148,17 +147,7 @@ pub trait Core: Sized {
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution().site();
         async move {
-            let (got, wanted) = (shared.len() as u64, dst.len() as u64);
-            if got != wanted {
-                let (what, site) = ("the shared place".into(), at.into());
-                return Err(ErrorKind::LengthMismatch {
-                    what,
-                    got,
-                    wanted,
-                    site,
-                }
-                .into());
-            }
+            Error::check_length("the shared place", shared.len() as u64, dst.len() as u64, at)?;
             let _caller = self.attribution().to(at);
             self.reduce(shared, sources, op).await?;
             self.copy(dst, shared).await

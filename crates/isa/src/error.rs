@@ -326,6 +326,36 @@ impl Error {
         *self.0
     }
 
+    /// Refuses `what`, which was given as `got` elements at `at` where `wanted` are needed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LengthMismatch`] if the two are not the same.
+    #[inline(always)]
+    pub fn check_length(
+        what: &'static str,
+        got: u64,
+        wanted: u64,
+        at: &'static Location<'static>,
+    ) -> Result<()> {
+        if got == wanted {
+            return Ok(());
+        }
+        Err(Error::length_mismatch(what, got, wanted, at))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn length_mismatch(what: &'static str, got: u64, wanted: u64, at: &'static Location<'static>) -> Error {
+        let (what, site) = (what.into(), at.into());
+        ErrorKind::LengthMismatch {
+            what,
+            got,
+            wanted,
+            site,
+        }
+        .into()
+    }
+
     /// What is made here is made rarely, and out of the way: whoever checks a bound pays for the check only.
     #[cold]
     #[inline(never)]

@@ -20,6 +20,7 @@ mod product;
 mod queue;
 mod region;
 mod signal;
+mod sources;
 pub mod stepped;
 mod task;
 mod tile;
@@ -45,10 +46,11 @@ pub use port_layout::{Direction, Header, MessageKind, PortCell, PortLayout, Retu
 pub use product::{product, product_in_blocks};
 pub use queue::{Copying, Pending, Port, QueueEnd, QueueSignal, Queues, Receiving, Sending, Ticket};
 pub use region::{
-    Access, CanRead, CanWrite, In, InOut, OnAll, OnOthers, Out, Read, ReadWrite, Region, Shared, Sources,
-    Span, Window, Write, part_range,
+    Access, CanRead, CanWrite, In, InOut, Out, Read, ReadWrite, Region, Shared, Span, Window, Write,
+    part_range,
 };
 pub use signal::{Compare, Notify, SIGNAL_STRIDE_BYTES, Signal, Signals};
+pub use sources::{OnAll, OnOthers, Sources};
 pub use task::{Arg, Argument, KernelId, Param, Parameter, Tag, Task, Value, decode, signature_hash};
 pub use tile::Tile;
 pub use way::Way;

@@ -18,7 +18,7 @@
 //! }
 //! ```
 
-use crate::{Dtype, Element, Error, Rank, Result, Segment};
+use crate::{Dtype, Element, Error, OnAll, OnOthers, Rank, Result, Segment};
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -279,15 +279,7 @@ impl<T: Element> Region<T, Window> {
     #[must_use]
     #[inline]
     pub fn on_all(&self) -> OnAll<T> {
-        OnAll {
-            first: Region {
-                span: Span {
-                    rank: Rank(0),
-                    ..self.span
-                },
-                types: PhantomData,
-            },
-        }
+        OnAll::of(*self)
     }
 
     /// The same place on every other member, and `mine` in my place, in rank order: for a reduction of what only the others
@@ -295,10 +287,7 @@ impl<T: Element> Region<T, Window> {
     #[must_use]
     #[inline]
     pub fn on_others(&self, mine: Region<T, impl CanRead>) -> OnOthers<T> {
-        OnOthers {
-            all: self.on_all(),
-            mine: mine.span,
-        }
+        OnOthers::of(self.on_all(), mine.span)
     }
 
     /// One of two equal halves, by the parity of an epoch. See [`Barrier`](crate::Barrier).
@@ -362,70 +351,6 @@ impl<T: Element> From<Shared<T>> for Out<T> {
 impl<T: Element> From<Shared<T>> for InOut<T> {
     fn from(region: Shared<T>) -> InOut<T> {
         region.retyped()
-    }
-}
-
-/// The same place on every member of a domain, in rank order.
-#[derive(Clone, Copy, Debug)]
-pub struct OnAll<T> {
-    first: Shared<T>,
-}
-
-/// The same place on every other member of a domain, and another in mine, in rank order.
-#[derive(Clone, Copy, Debug)]
-pub struct OnOthers<T> {
-    all: OnAll<T>,
-    mine: Span,
-}
-
-/// Where a reduction reads from, in the order it reads.
-pub trait Sources<T> {
-    /// How many sources.
-    fn count(&self) -> usize;
-    /// Source `index`, below `count`.
-    fn source(&self, index: usize) -> Span;
-}
-
-impl<T: Element> Sources<T> for OnAll<T> {
-    fn count(&self) -> usize {
-        self.first.span.ranks as usize
-    }
-    fn source(&self, index: usize) -> Span {
-        // Ranks are at most MAX_RANKS, so the index fits.
-        Span {
-            rank: Rank(u32::try_from(index).unwrap_or(u32::MAX)),
-            ..self.first.span
-        }
-    }
-}
-
-impl<T: Element> Sources<T> for OnOthers<T> {
-    fn count(&self) -> usize {
-        self.all.count()
-    }
-    fn source(&self, index: usize) -> Span {
-        if index == self.all.first.span.me.0 as usize {
-            return self.mine;
-        }
-        self.all.source(index)
-    }
-}
-
-impl<T: Element, A: CanRead> Sources<T> for &[Region<T, A>] {
-    fn count(&self) -> usize {
-        self.len()
-    }
-    fn source(&self, index: usize) -> Span {
-        self[index].span
-    }
-}
-
-impl<T: Element, A: CanRead, const N: usize> Sources<T> for [Region<T, A>; N] {
-    fn count(&self) -> usize {
-        N
-    }
-    fn source(&self, index: usize) -> Span {
-        self[index].span
     }
 }
 

@@ -173,7 +173,7 @@ impl SteppedCore {
             &many[..]
         };
         for source in spans {
-            check_lengths("a source", source.len, dst.len, at)?;
+            Error::check_length("a source", source.len, dst.len, at)?;
         }
         match self.engine.reduce(self.id, dst, spans, op, at) {
             Poll::Ready(done) => done.map(Poll::Ready),
@@ -233,19 +233,6 @@ fn lines_for(packets: Shared<i64>, like: Span) -> Result<Shared<i64>> {
     packets.slice(0..packet_lines(span_bytes(like)).saturating_mul(LINE_WORDS))
 }
 
-fn check_lengths(what: &'static str, got: u64, wanted: u64, at: At) -> Result<()> {
-    if got == wanted {
-        return Ok(());
-    }
-    Err(ErrorKind::LengthMismatch {
-        what: what.into(),
-        got,
-        wanted,
-        site: at.into(),
-    }
-    .into())
-}
-
 impl Core for SteppedCore {
     fn device(&self) -> Device {
         self.device
@@ -263,7 +250,7 @@ impl Core for SteppedCore {
     ) -> impl Future<Output = Result<Copying>> {
         let at = self.attribution.site();
         async move {
-            check_lengths("the source", src.span().len, dst.span().len, at)?;
+            Error::check_length("the source", src.span().len, dst.span().len, at)?;
             let (dst, src) = (dst.span(), src.span());
             match self.step(at, Instruction::CopyAsync { dst, src }).await? {
                 Answer::Ticket(ticket) => Ok(Copying(ticket)),
@@ -282,7 +269,7 @@ impl Core for SteppedCore {
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         async move {
-            check_lengths("the tile", tile.len() as u64, slot.span().len, at)?;
+            Error::check_length("the tile", tile.len() as u64, slot.span().len, at)?;
             let put = Instruction::Put {
                 slot: slot.span(),
                 data: Payload::of(tile),
@@ -318,7 +305,7 @@ impl Core for SteppedCore {
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         async move {
-            check_lengths("the source", src.span().len, dst.span().len, at)?;
+            Error::check_length("the source", src.span().len, dst.span().len, at)?;
             match self.engine.copy(self.id, dst.as_span(), src.as_span(), at) {
                 Poll::Ready(done) => done,
                 Poll::Pending => self.answered().await.map(drop),
@@ -356,7 +343,7 @@ impl Core for SteppedCore {
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         async move {
-            check_lengths("the tile", tile.len() as u64, dst.span().len, at)?;
+            Error::check_length("the tile", tile.len() as u64, dst.span().len, at)?;
             let (dst, data) = (dst.span(), Payload::of(tile));
             self.step(at, Instruction::Store { dst, data }).await.map(drop)
         }
@@ -412,7 +399,7 @@ impl Core for SteppedCore {
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         async move {
-            check_lengths("my part", mine.span().len, dst.span().len, at)?;
+            Error::check_length("my part", mine.span().len, dst.span().len, at)?;
             let mut sum: Option<Vec<T::Wide>> = None;
             let mut origin: Option<Contributions> = None;
             let mut hollow = false;

@@ -5,13 +5,13 @@ use super::lent::{self, Source};
 use super::{At, NativeCore, not_mapped};
 use crate::activity::Doing;
 use crate::arith;
-use ringwork_isa::{Element, ErrorKind, MAX_RANKS, ReduceOp, Result, Sources, Span, Tile};
+use ringwork_isa::{Element, Error, ErrorKind, MAX_RANKS, ReduceOp, Result, Sources, Span, Tile};
 
 impl NativeCore {
     #[inline(always)]
     pub(super) fn copy_now(&self, dst: &Span, src: &Span, at: At) -> Result<()> {
         self.say(Doing::Copy, at);
-        check_length("the source", src.len, dst.len, at)?;
+        Error::check_length("the source", src.len, dst.len, at)?;
         let (to, from) = (
             self.resolve(dst, true, at)?,
             self.resolve(src, false, at)?.cast_const(),
@@ -58,7 +58,7 @@ impl NativeCore {
         op: ReduceOp,
         at: At,
     ) -> Result<()> {
-        check_length("the shared place", shared.len, dst.len, at)?;
+        Error::check_length("the shared place", shared.len, dst.len, at)?;
         let places = [self.resolve(dst, true, at)?, self.resolve(shared, true, at)?];
         let same = check_overlap(places[0], places[1], span_bytes(dst), 0, at)?;
         if same || self.handover.stages_past_the_caches(span_bytes(shared)) {
@@ -100,7 +100,7 @@ impl NativeCore {
         let from = room.of(count);
         for (i, slot) in from.iter_mut().enumerate() {
             let source = sources.source(i);
-            check_length("a source", source.len, dst.len, at)?;
+            Error::check_length("a source", source.len, dst.len, at)?;
             *slot = self.resolve(&source, false, at)?.cast_const();
             for place in places {
                 check_overlap(*place, *slot, span_bytes(dst), i, at)?;
@@ -158,7 +158,7 @@ impl NativeCore {
 
     pub(super) fn store_now<T: Element>(&self, dst: &Span, tile: &Tile<T>, at: At) -> Result<()> {
         self.say(Doing::Store, at);
-        check_length("the tile", tile.values().len() as u64, dst.len, at)?;
+        Error::check_length("the tile", tile.values().len() as u64, dst.len, at)?;
         let to = self.resolve(dst, true, at)?;
         arith::readable(tile.values(), |from| {
             // SAFETY: resolved as in `copy_now`; the tile is private and as long.
@@ -203,20 +203,6 @@ pub(super) fn dst_len(span: &Span) -> usize {
 #[inline]
 pub(super) fn span_bytes(span: &Span) -> usize {
     dst_len(span).saturating_mul(span.dtype.bytes())
-}
-
-#[inline]
-pub(super) fn check_length(what: &'static str, got: u64, wanted: u64, at: At) -> Result<()> {
-    if got == wanted {
-        return Ok(());
-    }
-    Err(ErrorKind::LengthMismatch {
-        what: what.into(),
-        got,
-        wanted,
-        site: at.into(),
-    }
-    .into())
 }
 
 /// Whether the two are the same place.

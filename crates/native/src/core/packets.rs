@@ -2,7 +2,7 @@
 
 use super::lent::{Source, must_be_copied};
 use super::lines::{Flag, Packet};
-use super::moves::{Pointers, check_length, check_overlap, span_bytes};
+use super::moves::{Pointers, check_overlap, span_bytes};
 use super::neighbours::Neighbours;
 use super::{At, NativeCore, not_mapped};
 use crate::arith;
@@ -204,7 +204,7 @@ impl NativeCore {
         epoch: i32,
         at: At,
     ) -> Result<()> {
-        check_length("my part", mine.len, dst.len, at)?;
+        Error::check_length("my part", mine.len, dst.len, at)?;
         let bytes = span_bytes(dst);
         let found = self.everybody(packets, raised, bytes, epoch, at)?;
         let (to, from) = (self.resolve(dst, true, at)?, self.resolve(mine, false, at)?);
