@@ -5,8 +5,7 @@
 //! the same places: where a flag was looked for once there is never anything else, that could be taken for one. Only
 //! [`broadcast()`], where one rank has something to say, has a [`Ring`] of its own and does not wait.
 //!
-//! The steps are written out in each, the two loops that deal parts to packets included: functions with instructions in them
-//! are futures more, and without those the calls are up to a tenth faster.
+//! They are flat, with all they are made of: a future that is polled costs a small call a tenth of its time.
 
 mod broadcast;
 
@@ -76,14 +75,8 @@ pub async fn reduce_scatter<C: Core, T: Element>(
     let longest = part_range(x.len(), ranks, 0).len();
     for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let (half, next) = (room.half(epoch), room.half(epoch.wrapping_add(1)));
-        for index in (0..ranks).filter(|index| *index != me) {
-            let piece = x.slice(clip(part_range(x.len(), ranks, index), &chunk))?;
-            if !piece.is_empty() {
-                core.put_packet(room.to(half, index)?, piece, epoch).await?;
-                core.foresee_packet(room.to(next, index)?, piece.len() * T::DTYPE.bytes());
-            }
-        }
+        let half = room.half(epoch);
+        deal(core, room, x, &chunk, epoch).await?;
         core.notify(room.raised, Notify::Set(epoch)).await?;
         let piece = y.slice(clip(0..y.len(), &chunk))?;
         if piece.is_empty() {
@@ -111,14 +104,8 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y:
     let longest = part_range(x.len(), ranks, 0).len();
     for chunk in room.chunks::<T>(longest) {
         let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let (half, next) = (room.half(epoch), room.half(epoch.wrapping_add(1)));
-        for index in (0..ranks).filter(|index| *index != me) {
-            let piece = x.slice(clip(part_range(x.len(), ranks, index), &chunk))?;
-            if !piece.is_empty() {
-                core.put_packet(room.to(half, index)?, piece, epoch).await?;
-                core.foresee_packet(room.to(next, index)?, piece.len() * T::DTYPE.bytes());
-            }
-        }
+        let half = room.half(epoch);
+        deal(core, room, x, &chunk, epoch).await?;
         core.notify(room.raised, Notify::Set(epoch)).await?;
         for (peer, index) in members(room.raised.holder(), room.raised.ranks()) {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
@@ -127,6 +114,27 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y:
             } else if !piece.is_empty() {
                 core.copy(piece, x.slice(clip(mine.clone(), &chunk))?).await?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Puts a packet with its part of this chunk of `x` to every other rank.
+#[flat]
+async fn deal<C: Core, T: Element>(
+    core: &C,
+    room: &Room,
+    x: In<T>,
+    chunk: &Range<usize>,
+    epoch: i32,
+) -> Result<()> {
+    let (me, ranks) = room.place();
+    let (half, next) = (room.half(epoch), room.half(epoch.wrapping_add(1)));
+    for index in (0..ranks).filter(|index| *index != me) {
+        let piece = x.slice(clip(part_range(x.len(), ranks, index), chunk))?;
+        if !piece.is_empty() {
+            core.put_packet(room.to(half, index)?, piece, epoch).await?;
+            core.foresee_packet(room.to(next, index)?, piece.len() * T::DTYPE.bytes());
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! What each call of a communicator does: checks, fingerprint, algorithm.
 
-use super::buffer::{Input, Output};
+use super::buffer::{Input, Output, WindowBuffer};
 use super::checks::check_average;
 use super::error::Result;
 use super::lending::{between, copy, in_place, with_input, with_output};
@@ -30,10 +30,7 @@ impl Station {
             |sequence| call(sequence).reducing(op),
             |core| match (data, algorithm(way)) {
                 (data, Some(Algorithm::Packet)) => self.all_reduce_in_packets(core, data, op),
-                (Output::Window(buffer), None) => {
-                    let (meet, data) = (self.place.meet(), buffer.region());
-                    core.run(window::all_reduce(core, meet, data, op, self.spread(way)))
-                }
+                (Output::Window(buffer), None) => self.all_reduce_in_window(core, buffer, op, way),
                 (data, algorithm) => in_place(core, data, |data| {
                     let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
                     let (x, y) = (data.into(), data.into());
@@ -60,6 +57,19 @@ impl Station {
         })
     }
 
+    /// In a function of its own, as flat as that in packets: together each would be slower for the other.
+    #[inline(never)]
+    fn all_reduce_in_window<T: Element>(
+        &self,
+        core: &NativeCore,
+        buffer: &WindowBuffer<T>,
+        op: ReduceOp,
+        way: Way,
+    ) -> CoreResult<()> {
+        let (meet, data) = (self.place.meet(), buffer.region());
+        core.run(window::all_reduce(core, meet, data, op, self.spread(way)))
+    }
+
     pub(super) fn all_reduce_into<T: Element>(
         &self,
         input: Input<'_, T>,
@@ -75,13 +85,10 @@ impl Station {
         let reducing = |sequence| call(sequence).reducing(op);
         match (output, algorithm(way)) {
             // In the window, after one copy to where it shall be.
-            (Output::Window(buffer), None) => {
-                let (meet, data) = (self.place.meet(), buffer.region());
-                self.call(reducing, |core| {
-                    with_input(core, input, |x| core.run(copy(core, data, x)))?;
-                    core.run(window::all_reduce(core, meet, data, op, self.spread(way)))
-                })
-            }
+            (Output::Window(buffer), None) => self.call(reducing, |core| {
+                with_input(core, input, |x| core.run(copy(core, buffer.region(), x)))?;
+                self.all_reduce_in_window(core, buffer, op, way)
+            }),
             (output, algorithm) => {
                 let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
                 self.staged(reducing, input, output, |core, x, y| {

@@ -8,7 +8,8 @@
 
 use super::all_gather::pull_slices;
 use crate::arguments::same_domain;
-use ringwork_isa::{Barrier, Compare, Core, Element, ReduceOp, Result, Shared};
+use ringwork_isa::{Barrier, Compare, Core, Element, Notify, ReduceOp, Result, Shared};
+use ringwork_macros::flat;
 
 /// How reduced slices reach everybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +24,7 @@ pub enum Spread {
 ///
 /// # Errors
 /// If `data` and `meet` are not of one domain, or as [`Core::wait`].
+#[flat]
 pub async fn all_reduce<C: Core, T: Element>(
     core: &C,
     meet: Barrier,
@@ -50,6 +52,7 @@ async fn pull<C: Core, T: Element>(core: &C, meet: Barrier, data: Shared<T>, op:
     meet.arrive_and_wait(core).await
 }
 
+#[flat]
 async fn push<C: Core, T: Element>(
     core: &C,
     meet: Barrier,
@@ -57,18 +60,20 @@ async fn push<C: Core, T: Element>(
     op: ReduceOp,
     workers: u32,
 ) -> Result<()> {
-    let (me, begun) = (data.me().0, meet.epoch(core).await?);
+    // The barrier's own steps, one by one.
+    let (me, arrivals) = (data.me().0, meet.signals().at(0)?);
+    let begun = core.recall(arrivals).await?.wrapping_add(1);
     let done = begun.wrapping_add(1);
     if me < workers {
-        meet.arrive(core, begun).await?;
-        meet.wait(core, begun).await?;
+        core.notify(arrivals, Notify::Set(begun)).await?;
+        core.wait_on(arrivals, 0..arrivals.ranks(), Compare::Ge, begun)
+            .await?;
         // WIN-3: of slice `me`, here and elsewhere, I am the only reader and the only writer until we meet.
         let slice = data.part(workers as usize, me as usize)?;
         core.reduce_to_all(slice, op).await?;
     }
     // Who does no work says both at once: nobody waits for more of it. So it may be two epochs from one that has not begun
     // (BAR-3 says one); but nothing is staged in these two, and it goes on when the workers are done, so all have begun.
-    meet.arrive(core, done).await?;
-    core.wait_on(meet.signals().at(0)?, 0..workers, Compare::Ge, done)
-        .await
+    core.notify(arrivals, Notify::Set(done)).await?;
+    core.wait_on(arrivals, 0..workers, Compare::Ge, done).await
 }
