@@ -242,7 +242,11 @@ mod tests {
             assert_eq!(choose(8 << 10), Way::OnePhase);
         }
         assert_eq!(many.choose(Operation::AllReduce, 16 << 10, false), Way::TwoPhase);
-        for operation in [Operation::ReduceScatter, Operation::AllToAll] {
+        for operation in [
+            Operation::AllGather,
+            Operation::ReduceScatter,
+            Operation::AllToAll,
+        ] {
             assert_eq!(two.choose(operation, 4 << 10, false), Way::Packet);
             assert_eq!(two.choose(operation, 8 << 10, false), Way::Staged);
             assert_eq!(many.choose(operation, 8 << 10, false), Way::Packet);

@@ -170,7 +170,7 @@ impl Default for Table {
         ] {
             row(operation, Seats::ANY, Some(2 << 10), Way::Packet);
             row(operation, Seats::A_CORE_EACH, None, Way::WindowPull);
-            if [Operation::ReduceScatter, Operation::AllToAll].contains(&operation) {
+            if operation != Operation::Broadcast {
                 row(operation, Seats::TWO_WITH_A_CORE_EACH, Some(4 << 10), Way::Packet);
                 row(operation, Seats::TWO_WITH_A_CORE_EACH, None, Way::Staged);
             }

@@ -304,6 +304,12 @@ pub(super) unsafe fn copy<R: Register>(dst: *mut u8, src: *const u8, bytes: usiz
     let mut at = 0;
     // SAFETY: `at` plus what is loaded and stored never exceeds `bytes` (ARITH-2).
     unsafe {
+        if bytes >= BLOCK * R::BYTES {
+            // A store across two lines takes twice as long, and what `malloc` gives begins in the middle of one: after the first
+            // register, which may lie so, the others do not. A load across two lines costs next to nothing.
+            R::load(src).store(dst);
+            at = R::BYTES - dst.addr() % R::BYTES;
+        }
         while bytes - at >= BLOCK * R::BYTES {
             let mut lanes = [R::load(src.add(at)); BLOCK];
             for (k, lanes) in lanes.iter_mut().enumerate().skip(1) {
