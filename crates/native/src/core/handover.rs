@@ -13,8 +13,6 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Copies of less are ordinary: the fence after streaming costs as much as they do.
 const LEAST_BYTES: usize = 4 << 10;
-/// Of less, the fence is a good part of what streaming takes.
-const SMALL_BYTES: usize = 16 << 10;
 /// Copies of so much leave nothing in the caches for the reader.
 const LARGE_BYTES: usize = 1 << 20;
 /// Copies of so much always go past the caches, which have no room for them: there are too few of them to learn from.
@@ -122,14 +120,10 @@ impl Handover {
 
 impl Learned {
     /// Whether streaming is far faster: the reader has it farther then. Between near cores it is up to twice as fast for
-    /// the writer alone, and slower for both together; but for little, and for what no cache holds either way.
+    /// the writer alone, and slower for both together; but for what no cache holds either way.
     fn streams(&self, bytes: usize) -> bool {
         let (ordinary, streaming) = (self.ordinary.get(), self.streaming.get());
-        let halves = if (SMALL_BYTES..LARGE_BYTES).contains(&bytes) {
-            6
-        } else {
-            3
-        };
+        let halves = if bytes < LARGE_BYTES { 6 } else { 3 };
         streaming > 0 && streaming.saturating_mul(halves) / 2 < ordinary
     }
 
@@ -268,9 +262,8 @@ mod tests {
         assert!(!learned.streams(LEAST_BYTES), "nothing is known");
         learned.ordinary.set(100);
         learned.streaming.set(40);
-        assert!(!learned.streams(SMALL_BYTES), "not clearly");
+        assert!(!learned.streams(LEAST_BYTES), "not clearly");
         assert!(learned.streams(LARGE_BYTES), "clearly, if no cache holds it");
-        assert!(learned.streams(SMALL_BYTES - 1), "clearly, for so little");
         learned.streaming.set(30);
         assert!(learned.streams(LEAST_BYTES));
         let (mut to, mut from) = (vec![0u8; LEAST_BYTES], vec![1u8; LEAST_BYTES]);
