@@ -79,7 +79,7 @@ impl NativeCore {
     /// To be called before looking for a packet: keeps the processor from looking before its own has left.
     ///
     /// It runs ahead of its stores until the queue that they wait in is full, and a peer's line that is looked at before it was
-    /// written is taken from its writer. Between far cores, packets of more than a line took 390 to 430 ns that take 215 to 240
+    /// written is taken from its writer. Between far cores, packets of more than a line took 390 to 430 ns that take 215 to 260
     /// behind a full queue; fences, and loops of loads or of multiplications, made no difference. Near it costs 3 to 7 ns.
     #[inline(always)]
     fn hold_back(&self) {
