@@ -29,7 +29,7 @@
 //!   never a length, an address, an index, a branch or an enum.
 //! - **ARITH-4 (no references).** No `&`, `&mut` or slice points into shared memory; it is reached by raw
 //!   pointers, in `plain` by relaxed atomics of the element's size, elsewhere by `core::arch` loads and
-//!   stores.
+//!   stores, or by the processor's string instruction.
 //!
 //! # A kernel that races
 //! The peers of a kernel are other processes, which may write what we read (a kernel with a missing `wait`).
@@ -61,6 +61,8 @@ mod avx512;
 mod neon;
 mod plain;
 mod product;
+#[cfg(target_arch = "x86_64")]
+mod string;
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_endian = "little")
@@ -171,7 +173,7 @@ impl Isa {
         }
     }
 
-    /// [`copy`] at this level.
+    /// [`copy`] with the vectors of this level.
     ///
     /// # Safety
     /// As [`copy`], and the level must be [`available`](Isa::available).
@@ -316,7 +318,13 @@ impl Target for &[*mut u8] {
 /// - `src` comes from a `&` at no other level than in [`reduce`], and other threads are as there.
 pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the caller's promises are the same; `best` is available (ARITH-1).
-    unsafe { Isa::best().copy(dst, src, bytes) }
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if bytes >= string::LEAST_BYTES && string::is_fastest() {
+            return string::copy(dst, src, bytes);
+        }
+        Isa::best().copy(dst, src, bytes)
+    }
 }
 
 /// Copies `bytes` from `src` to `dst` past the caches, and fences.

@@ -1,0 +1,47 @@
+//! Copying by the one instruction that processors have for it (`rep movsb`), where that is the fastest way.
+//!
+//! On Intel's it writes whole lines without fetching them first, which matters when another core holds them: 128 KiB that two
+//! cores exchange through a window take 18.9 us where vectors take 24. In one's own cache it is as fast as vectors from 2 KiB
+//! on. On AMD's it is slower than vectors for some alignments, so there it is not used.
+
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::sync::OnceLock;
+
+/// Copies of less are over before the instruction has begun.
+pub(super) const LEAST_BYTES: usize = 2 << 10;
+
+/// Whether it is the fastest way on this processor; looked up once per process.
+#[inline]
+pub(super) fn is_fastest() -> bool {
+    static FASTEST: OnceLock<bool> = OnceLock::new();
+    *FASTEST.get_or_init(|| !cfg!(miri) && is_intel() && is_enhanced())
+}
+
+fn is_intel() -> bool {
+    let vendor = __cpuid(0);
+    [vendor.ebx, vendor.edx, vendor.ecx]
+        .map(u32::to_le_bytes)
+        .as_flattened()
+        == b"GenuineIntel"
+}
+
+/// "Enhanced `rep movsb`": bit 9 of ebx in leaf 7.
+fn is_enhanced() -> bool {
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & (1 << 9) != 0
+}
+
+/// # Safety
+/// As [`copy`](super::copy).
+#[inline]
+pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: it reads and writes `bytes` bytes, upwards (the direction flag is clear in Rust), which the caller vouches for
+    // (ARITH-2).
+    unsafe {
+        asm!(
+            "rep movsb",
+            inout("rdi") dst => _, inout("rsi") src => _, inout("rcx") bytes => _,
+            options(nostack, preserves_flags)
+        );
+    }
+}
