@@ -52,6 +52,9 @@ pub(crate) struct PeersArguments {
     /// How the scheduler treats every benchmark
     #[arg(long, value_enum, default_value_t = Priority::Auto)]
     pub(crate) priority: Priority,
+    /// A hop above this many nanoseconds is near; below it, two threads share one core
+    #[arg(long, value_name = "NS", default_value_t = Thresholds::default().near_above_ns)]
+    near_above: f64,
     /// A hop below this many nanoseconds is near
     #[arg(long, value_name = "NS", default_value_t = Thresholds::default().near_below_ns)]
     near_below: f64,
@@ -123,6 +126,7 @@ impl PeersArguments {
 
     pub(crate) fn thresholds(&self) -> Thresholds {
         Thresholds {
+            near_above_ns: self.near_above,
             near_below_ns: self.near_below,
             far_above_ns: self.far_above,
         }

@@ -77,7 +77,7 @@ pub(crate) fn markdown(table: &Table) -> String {
 pub(crate) fn summary(table: &Table) -> String {
     let tally = table.tally;
     let mut text = format!(
-        "{} samples near, {} far; {} dropped because the cores moved meanwhile or the probe could not tell",
+        "{} samples near, {} far; {} dropped because the cores moved meanwhile, were threads of one core, or the probe could not tell",
         tally.near, tally.far, tally.unplaced
     );
     if tally.wrong > 0 {
