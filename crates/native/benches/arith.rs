@@ -224,12 +224,22 @@ unsafe impl Sync for Shared {}
 ///
 /// Where the cores sit flips every few seconds: a sample counts only if the hop was the same before and after.
 fn handover() {
-    println!("\nhand-over between cores, median us: copy-in + the peer's read, ordinary | streaming");
+    println!(
+        "\nhand-over between cores, median us: copy-in + the peer's read, by vectors | as chosen | streaming"
+    );
     let placed = |hop: f64| match hop {
-        ..110.0 => Some("near"),
-        150.0..350.0 => Some("far"),
+        ..40.0 => Some("one core"),
+        40.0..160.0 => Some("near"),
+        190.0..350.0 => Some("far"),
         _ => None,
     };
+    // SAFETY: whoever calls it vouches for both; the level is available.
+    let vectors: Copier = |to, from, bytes| unsafe { Isa::best().copy(to, from, bytes) };
+    let ways: [(Copier, Copier); 3] = [
+        (vectors, vectors),
+        (arith::copy, arith::copy),
+        (arith::copy_streaming, arith::copy),
+    ];
     for bytes in [
         KIB,
         4 * KIB,
@@ -243,31 +253,31 @@ fn handover() {
         let mut samples = Vec::new();
         let mut before = placed(hop_ns());
         for _ in 0..24 {
-            let ordinary = round_trips(bytes, Isa::copy);
-            let streaming = round_trips(bytes, Isa::copy_streaming);
+            let times = ways.map(|way| round_trips(bytes, way));
             let after = placed(hop_ns());
             if before == after {
-                samples.extend(after.map(|place| (place, ordinary, streaming)));
+                samples.extend(after.map(|place| (place, times)));
             }
             before = after;
         }
-        for place in ["near", "far"] {
-            let of = |part: fn(&Sample) -> f64| median(samples.iter().filter(|s| s.0 == place).map(part));
-            if samples.iter().any(|s| s.0 == place) {
-                println!(
-                    "{bytes:>9} B {place:<5} {:>8.1} + {:<8.1} | {:>8.1} + {:<8.1}",
-                    of(|s| s.1.0),
-                    of(|s| s.1.1),
-                    of(|s| s.2.0),
-                    of(|s| s.2.1)
-                );
+        for place in ["one core", "near", "far"] {
+            let here: Vec<_> = samples.iter().filter(|sample| sample.0 == place).collect();
+            if here.is_empty() {
+                continue;
             }
+            print!("{bytes:>9} B {place:<8}");
+            for way in 0..ways.len() {
+                let of =
+                    |part: fn(&(f64, f64)) -> f64| median(here.iter().map(|sample| part(&sample.1[way])));
+                print!("{:>9.1} + {:<8.1}", of(|times| times.0), of(|times| times.1));
+            }
+            println!();
         }
     }
 }
 
-/// Where the cores were; microseconds to write and to read, ordinarily and streaming.
-type Sample = (&'static str, (f64, f64), (f64, f64));
+/// How something is copied: to, from, how many bytes.
+type Copier = unsafe fn(*mut u8, *const u8, usize);
 
 fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.into_iter().collect();
@@ -275,8 +285,8 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Takes turns on two cores: even turns `write`, odd ones read by copying out. Median microseconds of each.
-fn round_trips(bytes: usize, write: unsafe fn(Isa, *mut u8, *const u8, usize)) -> (f64, f64) {
+/// Takes turns on two cores: even turns copy in, odd ones copy out. Median microseconds of each.
+fn round_trips(bytes: usize, (copy_in, copy_out): (Copier, Copier)) -> (f64, f64) {
     let rounds = (64 * KIB * KIB / bytes).clamp(5, 100) as u64;
     let (mut src, mut window, mut out) = (Buffer::new(bytes), Buffer::new(bytes), Buffer::new(bytes));
     let (src, window, out) = (Shared(src.ptr()), Shared(window.ptr()), Shared(out.ptr()));
@@ -294,7 +304,7 @@ fn round_trips(bytes: usize, write: unsafe fn(Isa, *mut u8, *const u8, usize)) -
                 await_turn(2 * round + 1);
                 let start = Instant::now();
                 // SAFETY: both hold `bytes`.
-                unsafe { Isa::best().copy(out.0, window.0, bytes) };
+                unsafe { copy_out(out.0, window.0, bytes) };
                 let time = start.elapsed().as_secs_f64();
                 turn.store(2 * round + 2, Release);
                 time
@@ -308,7 +318,7 @@ fn round_trips(bytes: usize, write: unsafe fn(Isa, *mut u8, *const u8, usize)) -
                 await_turn(2 * round);
                 let start = Instant::now();
                 // SAFETY: both hold `bytes`, and it is our turn.
-                unsafe { write(Isa::best(), window.0, src.0, bytes) };
+                unsafe { copy_in(window.0, src.0, bytes) };
                 turn.store(2 * round + 1, Release);
                 start.elapsed().as_secs_f64()
             };

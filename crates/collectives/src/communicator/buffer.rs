@@ -1,8 +1,9 @@
 //! Data that a collective works on: in this process's own memory, or in the communicator's window.
 
 use super::layout::region;
-use ringwork_isa::{Element, Rank, Shared};
+use ringwork_isa::{Dtype, Element, Rank, Shared, Span};
 use ringwork_native::segment::Attached;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// Elements in the communicator's window: collectives use them where they are, without a copy.
@@ -11,40 +12,69 @@ use std::sync::Arc;
 /// and drop, the same buffers; the memory is free when the last rank has dropped its handle.
 #[derive(Debug)]
 pub struct WindowBuffer<T> {
+    held: Held,
+    elements: PhantomData<T>,
+}
+
+/// What a window buffer has in the window, whatever its type.
+#[derive(Debug)]
+pub(super) struct Held {
     segment: Arc<Attached>,
     /// The communicator it belongs to: the nonce of its segment.
     home: u64,
-    region: Shared<T>,
+    span: Span,
+}
+
+impl Held {
+    pub(super) fn home(&self) -> u64 {
+        self.home
+    }
+
+    pub(super) fn dtype(&self) -> Dtype {
+        self.span.dtype
+    }
+
+    /// Number of elements.
+    pub(super) fn len(&self) -> usize {
+        // It was a `usize` when it was allocated.
+        usize::try_from(self.span.len).unwrap_or(usize::MAX)
+    }
+
+    /// `T` is its [`dtype`](Self::dtype).
+    #[inline(always)]
+    pub(super) fn region<T: Element>(&self) -> Shared<T> {
+        Shared::from_span(self.span).expect("it was allocated for this type")
+    }
 }
 
 impl<T: Element> WindowBuffer<T> {
     pub(super) fn new(segment: Arc<Attached>, home: u64, me: Rank, len: usize) -> WindowBuffer<T> {
-        let region = region(&segment.layout(), me, 0, len as u64);
+        let span = region::<T>(&segment.layout(), me, 0, len as u64).span();
+        let held = Held { segment, home, span };
         WindowBuffer {
-            segment,
-            home,
-            region,
+            held,
+            elements: PhantomData,
         }
     }
 
     /// Number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.region.len()
+        self.held.len()
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.region.is_empty()
+        self.len() == 0
     }
 
     /// Copies values in, from element `start` on. Returns false, having done nothing, if they do not fit.
     #[must_use]
     pub fn write(&mut self, start: usize, values: &[T]) -> bool {
         self.fits(start, values.len())
-            && self.segment.write(
-                self.region.me(),
+            && self.held.segment.write(
+                self.held.span.me,
                 (start * T::DTYPE.bytes()) as u64,
                 bytemuck::cast_slice(values),
             )
@@ -54,8 +84,8 @@ impl<T: Element> WindowBuffer<T> {
     #[must_use]
     pub fn read(&self, start: usize, values: &mut [T]) -> bool {
         self.fits(start, values.len())
-            && self.segment.read(
-                self.region.me(),
+            && self.held.segment.read(
+                self.held.span.me,
                 (start * T::DTYPE.bytes()) as u64,
                 bytemuck::cast_slice_mut(values),
             )
@@ -85,8 +115,8 @@ impl<T: Element> WindowBuffer<T> {
         }
     }
 
-    pub(super) fn region(&self) -> Shared<T> {
-        self.region
+    pub(super) fn held(&self) -> &Held {
+        &self.held
     }
 }
 
@@ -168,43 +198,5 @@ impl<T> Source<T> for WindowBuffer<T> {
 impl<T> Target<T> for WindowBuffer<T> {
     fn output(&mut self) -> Output<'_, T> {
         Output::Window(self)
-    }
-}
-
-impl<T: Element> Input<'_, T> {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Input::Own(slice) => slice.len(),
-            Input::Window(buffer) => buffer.len(),
-        }
-    }
-
-    /// The communicator it belongs to, if any.
-    pub(super) fn home(&self) -> Option<u64> {
-        match self {
-            Input::Own(_) => None,
-            Input::Window(buffer) => Some(buffer.home),
-        }
-    }
-}
-
-impl<T: Element> Output<'_, T> {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Output::Own(slice) => slice.len(),
-            Output::Window(buffer) => buffer.len(),
-        }
-    }
-
-    /// The communicator it belongs to, if any.
-    pub(super) fn home(&self) -> Option<u64> {
-        match self {
-            Output::Own(_) => None,
-            Output::Window(buffer) => Some(buffer.home),
-        }
-    }
-
-    pub(super) fn in_window(&self) -> bool {
-        matches!(self, Output::Window(_))
     }
 }

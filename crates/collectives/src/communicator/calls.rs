@@ -2,6 +2,7 @@
 
 use super::Communicator;
 use super::buffer::{Source, Target};
+use super::erased::{AnyInput, AnyOutput};
 use super::error::{Error, Result};
 use crate::Algorithm;
 use ringwork_isa::{Element, ReduceOp};
@@ -12,7 +13,7 @@ impl Communicator {
     /// # Errors
     /// COMM-2, and if the ranks disagree about the call.
     pub fn all_reduce<T: Element>(&self, data: &mut (impl Target<T> + ?Sized), op: ReduceOp) -> Result<()> {
-        self.station()?.all_reduce(data.output(), op, None)
+        self.station()?.all_reduce(data.output().into(), op, None)
     }
 
     /// [`all_reduce`](Communicator::all_reduce) by the algorithm asked for, through the scratch.
@@ -25,7 +26,8 @@ impl Communicator {
         op: ReduceOp,
         algorithm: Algorithm,
     ) -> Result<()> {
-        self.station()?.all_reduce(data.output(), op, Some(algorithm))
+        self.station()?
+            .all_reduce(data.output().into(), op, Some(algorithm))
     }
 
     /// `output[i]` becomes the reduction of everybody's `input[i]`, on every rank.
@@ -39,7 +41,7 @@ impl Communicator {
         op: ReduceOp,
     ) -> Result<()> {
         self.station()?
-            .all_reduce_into(input.input(), output.output(), op)
+            .all_reduce_into(input.input().into(), output.output().into(), op)
     }
 
     /// `output` becomes everybody's `input`, one after the other in rank order.
@@ -51,7 +53,8 @@ impl Communicator {
         input: &(impl Source<T> + ?Sized),
         output: &mut (impl Target<T> + ?Sized),
     ) -> Result<()> {
-        self.station()?.all_gather(input.input(), output.output())
+        self.station()?
+            .all_gather(input.input().into(), output.output().into())
     }
 
     /// Part `r` of `data` becomes what it is on rank `r`, on every rank: an [`all_gather`](Communicator::all_gather)
@@ -60,7 +63,7 @@ impl Communicator {
     /// # Errors
     /// COMM-2.
     pub fn all_gather_in_place<T: Element>(&self, data: &mut (impl Target<T> + ?Sized)) -> Result<()> {
-        self.station()?.all_gather_in_place(data.output())
+        self.station()?.all_gather_in_place(data.output().into())
     }
 
     /// `output` becomes this rank's part of the reduction of everybody's `input`.
@@ -73,7 +76,8 @@ impl Communicator {
         output: &mut (impl Target<T> + ?Sized),
         op: ReduceOp,
     ) -> Result<()> {
-        self.station()?.reduce_scatter(input.input(), output.output(), op)
+        self.station()?
+            .reduce_scatter(input.input().into(), output.output().into(), op)
     }
 
     /// This rank's part of `data` becomes its reduction over all ranks; of the rest only in a window is it said
@@ -86,7 +90,7 @@ impl Communicator {
         data: &mut (impl Target<T> + ?Sized),
         op: ReduceOp,
     ) -> Result<()> {
-        self.station()?.reduce_scatter_in_place(data.output(), op)
+        self.station()?.reduce_scatter_in_place(data.output().into(), op)
     }
 
     /// `data` becomes what it is on `root`, on every rank.
@@ -94,7 +98,7 @@ impl Communicator {
     /// # Errors
     /// If there is no such root; COMM-2.
     pub fn broadcast<T: Element>(&self, data: &mut (impl Target<T> + ?Sized), root: u32) -> Result<()> {
-        self.station()?.broadcast(data.output(), root)
+        self.station()?.broadcast(data.output().into(), root)
     }
 
     /// `root`'s `data[i]` becomes its reduction over all ranks; the others' stays.
@@ -107,7 +111,7 @@ impl Communicator {
         op: ReduceOp,
         root: u32,
     ) -> Result<()> {
-        self.station()?.reduce(data.output(), op, root)
+        self.station()?.reduce(data.output().into(), op, root)
     }
 
     /// `root`'s `output` becomes everybody's `input`, one after the other; the others' stays.
@@ -120,7 +124,8 @@ impl Communicator {
         output: &mut (impl Target<T> + ?Sized),
         root: u32,
     ) -> Result<()> {
-        self.station()?.gather(input.input(), output.output(), root)
+        self.station()?
+            .gather(input.input().into(), output.output().into(), root)
     }
 
     /// `output` becomes this rank's part of `root`'s `input`.
@@ -133,7 +138,8 @@ impl Communicator {
         output: &mut (impl Target<T> + ?Sized),
         root: u32,
     ) -> Result<()> {
-        self.station()?.scatter(input.input(), output.output(), root)
+        self.station()?
+            .scatter(input.input().into(), output.output().into(), root)
     }
 
     /// `output` becomes this rank's part of everybody's `input`, one after the other.
@@ -145,7 +151,8 @@ impl Communicator {
         input: &(impl Source<T> + ?Sized),
         output: &mut (impl Target<T> + ?Sized),
     ) -> Result<()> {
-        self.station()?.all_to_all(input.input(), output.output())
+        self.station()?
+            .all_to_all(input.input().into(), output.output().into())
     }
 
     /// Part `r` of `data` becomes this rank's part of what it was on rank `r`: an
@@ -154,7 +161,7 @@ impl Communicator {
     /// # Errors
     /// If it cannot be dealt to the ranks equally; COMM-2.
     pub fn all_to_all_in_place<T: Element>(&self, data: &mut (impl Target<T> + ?Sized)) -> Result<()> {
-        self.station()?.all_to_all_in_place(data.output())
+        self.station()?.all_to_all_in_place(data.output().into())
     }
 
     /// `output` becomes what everybody sends to this rank, one after the other: `sends[r]` elements of `input`, in
@@ -167,10 +174,17 @@ impl Communicator {
         (input, sends): (&(impl Source<T> + ?Sized), &[usize]),
         (output, receives): (&mut (impl Target<T> + ?Sized), &[usize]),
     ) -> Result<()> {
-        let (input, output) = (input.input(), output.output());
+        self.all_to_all_v_any((input.input().into(), sends), (output.output().into(), receives))
+    }
+
+    fn all_to_all_v_any(
+        &self,
+        (input, sends): (AnyInput<'_>, &[usize]),
+        (output, receives): (AnyOutput<'_>, &[usize]),
+    ) -> Result<()> {
         let station = self.station()?;
-        station.check_input("all_to_all_v", &input)?;
-        station.check_output("all_to_all_v", &output)?;
+        station.check_home("all_to_all_v", input.home())?;
+        station.check_home("all_to_all_v", output.home())?;
         let problem = counts_problem((input.len(), sends), (output.len(), receives), self.size());
         // What is wrong here is told to all in place of the counts, so that nobody waits for this rank.
         let word = |count: &usize| {
@@ -184,7 +198,7 @@ impl Communicator {
         let mut mine: Vec<i64> = sends.iter().chain(receives).map(word).collect();
         mine.resize(2 * ranks, -1);
         let mut all = vec![0i64; 2 * ranks * ranks];
-        station.all_gather(mine[..].input(), all.output())?;
+        station.all_gather(mine[..].input().into(), all.output().into())?;
         drop(station);
         if let Some(problem) = problem {
             return Err(Error::arguments("all_to_all_v", problem));
@@ -199,7 +213,7 @@ impl Communicator {
     /// # Errors
     /// If there is no such other rank; COMM-2.
     pub fn send<T: Element>(&self, data: &(impl Source<T> + ?Sized), to: u32) -> Result<()> {
-        self.station()?.send(&data.input(), to)
+        self.station()?.send(data.input().into(), to)
     }
 
     /// Receives `data` from rank `from`, which must [`send`](Communicator::send) it.
@@ -207,7 +221,7 @@ impl Communicator {
     /// # Errors
     /// If there is no such other rank, or it sends something else; COMM-2.
     pub fn recv<T: Element>(&self, data: &mut (impl Target<T> + ?Sized), from: u32) -> Result<()> {
-        self.station()?.recv(data.output(), from)
+        self.station()?.recv(data.output().into(), from)
     }
 
     /// Sends `input` to rank `to` while it receives `output` from rank `from`: for rings and pairs, where separate
@@ -221,7 +235,7 @@ impl Communicator {
         (output, from): (&mut (impl Target<T> + ?Sized), u32),
     ) -> Result<()> {
         self.station()?
-            .exchange((input.input(), to), (output.output(), from))
+            .exchange(input.input().into(), output.output().into(), to, from)
     }
 
     /// Waits until every rank has called this.

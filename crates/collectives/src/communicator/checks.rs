@@ -1,9 +1,8 @@
 //! What a call checks before anything is done, in the words of who called.
 
-use super::buffer::{Input, Output};
 use super::error::{Error, Result};
 use super::station::Station;
-use ringwork_isa::{Element, ReduceOp, Way};
+use ringwork_isa::{ReduceOp, Way};
 
 impl Station {
     /// A buffer in the window must be one of this communicator's.
@@ -14,14 +13,6 @@ impl Station {
         }
         let problem = "the window buffer was allocated by another communicator; allocate one with this one";
         Err(Error::arguments(call, problem))
-    }
-
-    pub(super) fn check_input<T: Element>(&self, call: &'static str, input: &Input<'_, T>) -> Result<()> {
-        self.check_home(call, input.home())
-    }
-
-    pub(super) fn check_output<T: Element>(&self, call: &'static str, output: &Output<'_, T>) -> Result<()> {
-        self.check_home(call, output.home())
     }
 
     pub(super) fn check_rank(&self, call: &'static str, rank: u32) -> Result<()> {

@@ -29,6 +29,7 @@ mod calls;
 mod checks;
 mod choose;
 mod environment;
+mod erased;
 mod error;
 mod groups;
 mod hop;

@@ -1,7 +1,8 @@
-//! What each call of a communicator does: checks, fingerprint, algorithm.
+//! What each call of a communicator does, for elements of one type: checks, fingerprint, algorithm.
 
-use super::buffer::{Input, Output, WindowBuffer};
+use super::buffer::Held;
 use super::checks::check_average;
+use super::erased::{AnyInput, AnyOutput};
 use super::error::Result;
 use super::lending::{between, copy, in_place, with_input, with_output};
 use super::station::Station;
@@ -13,13 +14,13 @@ use ringwork_isa::{Element, Fingerprint, In, Operation, Out, Rank, ReduceOp, Res
 use ringwork_native::NativeCore;
 
 impl Station {
-    pub(super) fn all_reduce<T: Element>(
+    #[inline(never)]
+    pub(super) fn all_reduce_of<T: Element>(
         &self,
-        data: Output<'_, T>,
+        data: AnyOutput<'_>,
         op: ReduceOp,
         asked: Option<Algorithm>,
     ) -> Result<()> {
-        self.check_output("all_reduce", &data)?;
         let way = match asked {
             Some(algorithm) => algorithm.way(),
             None => self.choose::<T>(Operation::AllReduce, data.len(), data.in_window()),
@@ -29,9 +30,9 @@ impl Station {
         self.call(
             |sequence| call(sequence).reducing(op),
             |core| match (data, algorithm(way)) {
-                (data, Some(Algorithm::Packet)) => self.all_reduce_in_packets(core, data, op),
-                (Output::Window(buffer), None) => self.all_reduce_in_window(core, buffer, op, way),
-                (data, algorithm) => in_place(core, data, |data| {
+                (data, Some(Algorithm::Packet)) => self.all_reduce_in_packets::<T>(core, data, op),
+                (AnyOutput::Window(held), None) => self.all_reduce_in_window::<T>(core, held, op, way),
+                (data, algorithm) => in_place::<T>(core, data, |data| {
                     let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
                     let (x, y) = (data.into(), data.into());
                     core.run(crate::all_reduce(core, self.team(), x, y, op, algorithm))
@@ -45,10 +46,10 @@ impl Station {
     fn all_reduce_in_packets<T: Element>(
         &self,
         core: &NativeCore,
-        data: Output<'_, T>,
+        data: AnyOutput<'_>,
         op: ReduceOp,
     ) -> CoreResult<()> {
-        in_place(core, data, |data| {
+        in_place::<T>(core, data, |data| {
             let (x, y) = (data.into(), data.into());
             if self.size() > 1 && data.len() * T::DTYPE.bytes() <= self.room.most_bytes() {
                 return core.run(packet_chunk(core, &self.room, x, y, op));
@@ -62,22 +63,21 @@ impl Station {
     fn all_reduce_in_window<T: Element>(
         &self,
         core: &NativeCore,
-        buffer: &WindowBuffer<T>,
+        held: &Held,
         op: ReduceOp,
         way: Way,
     ) -> CoreResult<()> {
-        let (meet, data) = (self.place.meet(), buffer.region());
+        let (meet, data) = (self.place.meet(), held.region::<T>());
         core.run(window::all_reduce(core, meet, data, op, self.spread(way)))
     }
 
-    pub(super) fn all_reduce_into<T: Element>(
+    #[inline(never)]
+    pub(super) fn all_reduce_into_of<T: Element>(
         &self,
-        input: Input<'_, T>,
-        output: Output<'_, T>,
+        input: AnyInput<'_>,
+        output: AnyOutput<'_>,
         op: ReduceOp,
     ) -> Result<()> {
-        self.check_input("all_reduce", &input)?;
-        self.check_output("all_reduce", &output)?;
         self.same("all_reduce", "output", output.len(), input.len())?;
         let way = self.choose::<T>(Operation::AllReduce, input.len(), output.in_window());
         check_average(op, way)?;
@@ -85,36 +85,35 @@ impl Station {
         let reducing = |sequence| call(sequence).reducing(op);
         match (output, algorithm(way)) {
             // In the window, after one copy to where it shall be.
-            (Output::Window(buffer), None) => self.call(reducing, |core| {
-                with_input(core, input, |x| core.run(copy(core, buffer.region(), x)))?;
-                self.all_reduce_in_window(core, buffer, op, way)
+            (AnyOutput::Window(held), None) => self.call(reducing, |core| {
+                with_input::<T>(core, input, |x| core.run(copy(core, held.region::<T>(), x)))?;
+                self.all_reduce_in_window::<T>(core, held, op, way)
             }),
             (output, algorithm) => {
                 let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
-                self.staged(reducing, input, output, |core, x, y| {
+                self.staged::<T>(reducing, input, output, |core, x, y| {
                     core.run(crate::all_reduce(core, self.team(), x, y, op, algorithm))
                 })
             }
         }
     }
 
-    pub(super) fn all_gather<T: Element>(&self, input: Input<'_, T>, output: Output<'_, T>) -> Result<()> {
-        self.check_input("all_gather", &input)?;
-        self.check_output("all_gather", &output)?;
+    #[inline(never)]
+    pub(super) fn all_gather_of<T: Element>(&self, input: AnyInput<'_>, output: AnyOutput<'_>) -> Result<()> {
         let wanted = self.times("all_gather", input.len())?;
         self.same("all_gather", "output", output.len(), wanted)?;
         let way = self.choose_input::<T>(Operation::AllGather, output.len(), &input);
         let call = fingerprint::<T>(Operation::AllGather, output.len(), way);
         match (input, way) {
-            (Input::Window(buffer), Way::WindowInput) => {
-                let (meet, x) = (self.place.meet(), buffer.region());
+            (AnyInput::Window(held), Way::WindowInput) => {
+                let (meet, x) = (self.place.meet(), held.region::<T>());
                 self.call(call, |core| {
-                    with_output(core, output, |y| {
+                    with_output::<T>(core, output, |y| {
                         core.run(window::all_gather_into(core, meet, x, y))
                     })
                 })
             }
-            (input, way) => self.staged(call, input, output, |core, x, y| {
+            (input, way) => self.staged::<T>(call, input, output, |core, x, y| {
                 if way == Way::Packet {
                     core.run(packets::all_gather(core, &self.room, x, y))
                 } else {
@@ -124,15 +123,15 @@ impl Station {
         }
     }
 
-    pub(super) fn all_gather_in_place<T: Element>(&self, data: Output<'_, T>) -> Result<()> {
-        self.check_output("all_gather", &data)?;
+    #[inline(never)]
+    pub(super) fn all_gather_in_place_of<T: Element>(&self, data: AnyOutput<'_>) -> Result<()> {
         let way = self.choose::<T>(Operation::AllGather, data.len(), data.in_window());
         let call = fingerprint::<T>(Operation::AllGather, data.len(), way);
         self.call(call, |core| match data {
-            Output::Window(buffer) if way.needs_window() => {
-                core.run(window::all_gather(core, self.place.meet(), buffer.region()))
+            AnyOutput::Window(held) if way.needs_window() => {
+                core.run(window::all_gather(core, self.place.meet(), held.region::<T>()))
             }
-            data => in_place(core, data, |data| {
+            data => in_place::<T>(core, data, |data| {
                 let mine = data.part(self.size() as usize, self.place.me.0 as usize)?.into();
                 if way == Way::Packet {
                     core.run(packets::all_gather(core, &self.room, mine, data.into()))
@@ -143,30 +142,29 @@ impl Station {
         })
     }
 
-    pub(super) fn reduce_scatter<T: Element>(
+    #[inline(never)]
+    pub(super) fn reduce_scatter_of<T: Element>(
         &self,
-        input: Input<'_, T>,
-        output: Output<'_, T>,
+        input: AnyInput<'_>,
+        output: AnyOutput<'_>,
         op: ReduceOp,
     ) -> Result<()> {
-        self.check_input("reduce_scatter", &input)?;
-        self.check_output("reduce_scatter", &output)?;
         let wanted = self.times("reduce_scatter", output.len())?;
         self.same("reduce_scatter", "input", input.len(), wanted)?;
-        let in_window = matches!(input, Input::Window(_));
+        let in_window = input.in_window();
         let way = self.choose::<T>(Operation::ReduceScatter, input.len(), in_window);
         let call = fingerprint::<T>(Operation::ReduceScatter, input.len(), way);
         let reducing = |sequence| call(sequence).reducing(op);
         match input {
-            Input::Window(buffer) if way.needs_window() => {
-                let (meet, data) = (self.place.meet(), buffer.region());
+            AnyInput::Window(held) if way.needs_window() => {
+                let (meet, data) = (self.place.meet(), held.region::<T>());
                 self.call(reducing, |core| {
-                    with_output(core, output, |y| {
+                    with_output::<T>(core, output, |y| {
                         core.run(window::reduce_scatter(core, meet, data, y, op))
                     })
                 })
             }
-            input => self.staged(reducing, input, output, |core, x, y| {
+            input => self.staged::<T>(reducing, input, output, |core, x, y| {
                 if way == Way::Packet {
                     core.run(packets::reduce_scatter(core, &self.room, x, y, op))
                 } else {
@@ -176,24 +174,24 @@ impl Station {
         }
     }
 
-    pub(super) fn reduce_scatter_in_place<T: Element>(
+    #[inline(never)]
+    pub(super) fn reduce_scatter_in_place_of<T: Element>(
         &self,
-        data: Output<'_, T>,
+        data: AnyOutput<'_>,
         op: ReduceOp,
     ) -> Result<()> {
-        self.check_output("reduce_scatter", &data)?;
         let way = self.choose::<T>(Operation::ReduceScatter, data.len(), data.in_window());
         let call = fingerprint::<T>(Operation::ReduceScatter, data.len(), way);
         let (ranks, me) = (self.size() as usize, self.place.me.0 as usize);
         self.call(
             |sequence| call(sequence).reducing(op),
             |core| match data {
-                Output::Window(buffer) if way.needs_window() => {
-                    let data = buffer.region();
+                AnyOutput::Window(held) if way.needs_window() => {
+                    let data = held.region::<T>();
                     let mine = data.part(ranks, me)?.into();
                     core.run(window::reduce_scatter(core, self.place.meet(), data, mine, op))
                 }
-                data => in_place(core, data, |data| {
+                data => in_place::<T>(core, data, |data| {
                     let mine = data.part(ranks, me)?.into();
                     if way == Way::Packet {
                         core.run(packets::reduce_scatter(core, &self.room, data.into(), mine, op))
@@ -205,19 +203,19 @@ impl Station {
         )
     }
 
-    pub(super) fn broadcast<T: Element>(&self, data: Output<'_, T>, root: u32) -> Result<()> {
+    #[inline(never)]
+    pub(super) fn broadcast_of<T: Element>(&self, data: AnyOutput<'_>, root: u32) -> Result<()> {
         self.check_rank("broadcast", root)?;
-        self.check_output("broadcast", &data)?;
         let way = self.choose::<T>(Operation::Broadcast, data.len(), data.in_window());
         let call = fingerprint::<T>(Operation::Broadcast, data.len(), way);
         self.call(
             |sequence| call(sequence).rooted(root),
             |core| match data {
-                Output::Window(buffer) if way.needs_window() => {
-                    let data = buffer.region();
+                AnyOutput::Window(held) if way.needs_window() => {
+                    let data = held.region::<T>();
                     core.run(window::broadcast(core, self.place.meet(), data, Rank(root)))
                 }
-                data => in_place(core, data, |data| {
+                data => in_place::<T>(core, data, |data| {
                     let (x, y, root) = (data.into(), data.into(), Rank(root));
                     if way != Way::Packet {
                         core.run(crate::broadcast(core, self.team(), x, y, root))
@@ -233,14 +231,14 @@ impl Station {
         )
     }
 
-    pub(super) fn reduce<T: Element>(&self, data: Output<'_, T>, op: ReduceOp, root: u32) -> Result<()> {
+    #[inline(never)]
+    pub(super) fn reduce_of<T: Element>(&self, data: AnyOutput<'_>, op: ReduceOp, root: u32) -> Result<()> {
         self.check_rank("reduce", root)?;
-        self.check_output("reduce", &data)?;
         let call = fingerprint::<T>(Operation::Reduce, data.len(), None);
         self.call(
             |sequence| call(sequence).reducing(op).rooted(root),
             |core| {
-                in_place(core, data, |data| {
+                in_place::<T>(core, data, |data| {
                     let (x, y) = (data.into(), data.into());
                     core.run(crate::reduce(core, self.team(), x, y, op, Rank(root)))
                 })
@@ -248,21 +246,20 @@ impl Station {
         )
     }
 
-    pub(super) fn gather<T: Element>(
+    #[inline(never)]
+    pub(super) fn gather_of<T: Element>(
         &self,
-        input: Input<'_, T>,
-        output: Output<'_, T>,
+        input: AnyInput<'_>,
+        output: AnyOutput<'_>,
         root: u32,
     ) -> Result<()> {
         self.check_rank("gather", root)?;
-        self.check_input("gather", &input)?;
-        self.check_output("gather", &output)?;
         if self.place.me.0 == root {
             let wanted = self.times("gather", input.len())?;
             self.same("gather", "output", output.len(), wanted)?;
         }
         let call = fingerprint::<T>(Operation::Gather, input.len(), None);
-        self.staged(
+        self.staged::<T>(
             |sequence| call(sequence).rooted(root),
             input,
             output,
@@ -270,21 +267,20 @@ impl Station {
         )
     }
 
-    pub(super) fn scatter<T: Element>(
+    #[inline(never)]
+    pub(super) fn scatter_of<T: Element>(
         &self,
-        input: Input<'_, T>,
-        output: Output<'_, T>,
+        input: AnyInput<'_>,
+        output: AnyOutput<'_>,
         root: u32,
     ) -> Result<()> {
         self.check_rank("scatter", root)?;
-        self.check_input("scatter", &input)?;
-        self.check_output("scatter", &output)?;
         if self.place.me.0 == root {
             let wanted = self.times("scatter", output.len())?;
             self.same("scatter", "input", input.len(), wanted)?;
         }
         let call = fingerprint::<T>(Operation::Scatter, output.len(), None);
-        self.staged(
+        self.staged::<T>(
             |sequence| call(sequence).rooted(root),
             input,
             output,
@@ -292,13 +288,13 @@ impl Station {
         )
     }
 
-    pub(super) fn all_to_all_in_place<T: Element>(&self, data: Output<'_, T>) -> Result<()> {
-        self.check_output("all_to_all", &data)?;
+    #[inline(never)]
+    pub(super) fn all_to_all_in_place_of<T: Element>(&self, data: AnyOutput<'_>) -> Result<()> {
         self.check_dealing(data.len())?;
         let way = self.choose::<T>(Operation::AllToAll, data.len(), false);
         let call = fingerprint::<T>(Operation::AllToAll, data.len(), way);
         self.call(call, |core| {
-            in_place(core, data, |data| {
+            in_place::<T>(core, data, |data| {
                 let (x, y) = (data.into(), data.into());
                 if way == Way::Packet {
                     core.run(packets::all_to_all(core, &self.room, x, y))
@@ -309,23 +305,22 @@ impl Station {
         })
     }
 
-    pub(super) fn all_to_all<T: Element>(&self, input: Input<'_, T>, output: Output<'_, T>) -> Result<()> {
-        self.check_input("all_to_all", &input)?;
-        self.check_output("all_to_all", &output)?;
+    #[inline(never)]
+    pub(super) fn all_to_all_of<T: Element>(&self, input: AnyInput<'_>, output: AnyOutput<'_>) -> Result<()> {
         self.same("all_to_all", "output", output.len(), input.len())?;
         self.check_dealing(input.len())?;
         let way = self.choose_input::<T>(Operation::AllToAll, input.len(), &input);
         let call = fingerprint::<T>(Operation::AllToAll, input.len(), way);
         match (input, way) {
-            (Input::Window(buffer), Way::WindowInput) => {
-                let (meet, x) = (self.place.meet(), buffer.region());
+            (AnyInput::Window(held), Way::WindowInput) => {
+                let (meet, x) = (self.place.meet(), held.region::<T>());
                 self.call(call, |core| {
-                    with_output(core, output, |y| {
+                    with_output::<T>(core, output, |y| {
                         core.run(window::all_to_all_into(core, meet, x, y))
                     })
                 })
             }
-            (input, way) => self.staged(call, input, output, |core, x, y| {
+            (input, way) => self.staged::<T>(call, input, output, |core, x, y| {
                 if way == Way::Packet {
                     core.run(packets::all_to_all(core, &self.room, x, y))
                 } else {
@@ -336,54 +331,53 @@ impl Station {
     }
 
     /// `counts` as in [`all_to_all_v`](crate::all_to_all_v()), agreed upon by all ranks.
-    pub(super) fn all_to_all_v<T: Element>(
+    #[inline(never)]
+    pub(super) fn all_to_all_v_of<T: Element>(
         &self,
-        input: Input<'_, T>,
-        output: Output<'_, T>,
+        input: AnyInput<'_>,
+        output: AnyOutput<'_>,
         counts: &[usize],
     ) -> Result<()> {
         let total = counts
             .iter()
             .fold(0usize, |sum, count| sum.saturating_add(*count));
         let call = fingerprint::<T>(Operation::AllToAllV, total, None);
-        self.staged(call, input, output, |core, x, y| {
+        self.staged::<T>(call, input, output, |core, x, y| {
             core.run(crate::all_to_all_v(core, self.team(), x, y, counts))
         })
     }
 
-    pub(super) fn send<T: Element>(&self, data: &Input<'_, T>, to: u32) -> Result<()> {
+    #[inline(never)]
+    pub(super) fn send_of<T: Element>(&self, data: AnyInput<'_>, to: u32) -> Result<()> {
         self.check_peer("send", to)?;
-        self.check_input("send", data)?;
         let post = self.place.post::<T>()?;
-        self.transfer::<T>(Operation::Send, data.len(), Rank(to), |core| match data {
-            Input::Own(slice) => core.lend(slice, &mut [], |x, _| {
-                core.run(crate::send(core, post, x, Rank(to)))
-            }),
-            Input::Window(buffer) => core.run(crate::send(core, post, buffer.region().into(), Rank(to))),
+        self.transfer::<T>(Operation::Send, data.len(), Rank(to), |core| {
+            with_input::<T>(core, data, |x| core.run(crate::send(core, post, x, Rank(to))))
         })
     }
 
-    pub(super) fn recv<T: Element>(&self, data: Output<'_, T>, from: u32) -> Result<()> {
+    #[inline(never)]
+    pub(super) fn recv_of<T: Element>(&self, data: AnyOutput<'_>, from: u32) -> Result<()> {
         self.check_peer("recv", from)?;
-        self.check_output("recv", &data)?;
         let post = self.place.post::<T>()?;
         self.transfer::<T>(Operation::Recv, data.len(), Rank(from), |core| {
-            with_output(core, data, |y| core.run(crate::recv(core, post, y, Rank(from))))
+            with_output::<T>(core, data, |y| core.run(crate::recv(core, post, y, Rank(from))))
         })
     }
 
-    pub(super) fn exchange<T: Element>(
+    #[inline(never)]
+    pub(super) fn exchange_of<T: Element>(
         &self,
-        (input, to): (Input<'_, T>, u32),
-        (output, from): (Output<'_, T>, u32),
+        input: AnyInput<'_>,
+        output: AnyOutput<'_>,
+        to: u32,
+        from: u32,
     ) -> Result<()> {
         self.check_peer("exchange", to)?;
         self.check_peer("exchange", from)?;
-        self.check_input("exchange", &input)?;
-        self.check_output("exchange", &output)?;
         let post = self.place.post::<T>()?;
         self.transfer::<T>(Operation::Recv, output.len(), Rank(from), |core| {
-            between(core, input, output, |x, y| {
+            between::<T>(core, input, output, |x, y| {
                 core.run(crate::exchange(core, post, (x, Rank(to)), (y, Rank(from))))
             })
         })
@@ -392,11 +386,13 @@ impl Station {
     fn staged<T: Element>(
         &self,
         call: impl FnOnce(u32) -> Fingerprint,
-        input: Input<'_, T>,
-        output: Output<'_, T>,
+        input: AnyInput<'_>,
+        output: AnyOutput<'_>,
         work: impl FnOnce(&NativeCore, In<T>, Out<T>) -> CoreResult<()>,
     ) -> Result<()> {
-        self.call(call, |core| between(core, input, output, |x, y| work(core, x, y)))
+        self.call(call, |core| {
+            between::<T>(core, input, output, |x, y| work(core, x, y))
+        })
     }
 
     fn team<T: Element>(&self) -> Team<T> {
@@ -417,8 +413,8 @@ impl Station {
     }
 
     /// As [`choose`](Self::choose), for what can be pulled from an input in the window.
-    fn choose_input<T: Element>(&self, operation: Operation, count: usize, input: &Input<'_, T>) -> Way {
-        match self.choose::<T>(operation, count, matches!(input, Input::Window(_))) {
+    fn choose_input<T: Element>(&self, operation: Operation, count: usize, input: &AnyInput<'_>) -> Way {
+        match self.choose::<T>(operation, count, input.in_window()) {
             Way::WindowPull => Way::WindowInput,
             way => way,
         }

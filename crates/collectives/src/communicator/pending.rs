@@ -100,7 +100,7 @@ impl Communicator {
         op: ReduceOp,
     ) -> Pending<D> {
         self.begin(data, move |station, data| {
-            station.all_reduce(data.output(), op, None)
+            station.all_reduce(data.output().into(), op, None)
         })
     }
 
@@ -111,7 +111,7 @@ impl Communicator {
         D: Target<T> + Send + 'static,
     {
         self.begin((input, output), |station, (input, output)| {
-            station.all_gather(input.input(), output.output())
+            station.all_gather(input.input().into(), output.output().into())
         })
     }
 
@@ -122,7 +122,7 @@ impl Communicator {
         D: Target<T> + Send + 'static,
     {
         self.begin((input, output), move |station, (input, output)| {
-            station.reduce_scatter(input.input(), output.output(), op)
+            station.reduce_scatter(input.input().into(), output.output().into(), op)
         })
     }
 
@@ -132,7 +132,9 @@ impl Communicator {
         data: D,
         root: u32,
     ) -> Pending<D> {
-        self.begin(data, move |station, data| station.broadcast(data.output(), root))
+        self.begin(data, move |station, data| {
+            station.broadcast(data.output().into(), root)
+        })
     }
 
     /// Begins an [`all_to_all`](Communicator::all_to_all); both buffers come back.
@@ -142,7 +144,7 @@ impl Communicator {
         D: Target<T> + Send + 'static,
     {
         self.begin((input, output), |station, (input, output)| {
-            station.all_to_all(input.input(), output.output())
+            station.all_to_all(input.input().into(), output.output().into())
         })
     }
 
@@ -156,11 +158,13 @@ impl Communicator {
     /// Calls are made in order, also those between two ranks: two ranks that both begin a long send to each other
     /// and then a receive wait in a circle. Use [`exchange`](Communicator::exchange) for that.
     pub fn send_start<T: Element, S: Source<T> + Send + 'static>(&self, data: S, to: u32) -> Pending<S> {
-        self.begin(data, move |station, data| station.send(&data.input(), to))
+        self.begin(data, move |station, data| station.send(data.input().into(), to))
     }
 
     /// Begins a [`recv`](Communicator::recv).
     pub fn recv_start<T: Element, D: Target<T> + Send + 'static>(&self, data: D, from: u32) -> Pending<D> {
-        self.begin(data, move |station, data| station.recv(data.output(), from))
+        self.begin(data, move |station, data| {
+            station.recv(data.output().into(), from)
+        })
     }
 }
