@@ -254,6 +254,8 @@ mod tests {
         // The two have a core each, the many share them.
         assert_eq!(two.choose(Operation::Broadcast, 1 << 20, true), Way::WindowPull);
         assert_eq!(two.choose(Operation::Broadcast, 1 << 20, false), Way::Staged);
+        assert_eq!(two.choose(Operation::Broadcast, 8 << 10, false), Way::Staged);
+        assert_eq!(many.choose(Operation::Broadcast, 32 << 10, true), Way::Packet);
         assert_eq!(many.choose(Operation::Broadcast, 1 << 20, true), Way::Staged);
         assert_eq!(many.choose(Operation::Broadcast, 4 << 20, true), Way::WindowPull);
         assert_eq!(two.choose(Operation::AllToAll, 1 << 10, true), Way::Packet);

@@ -170,13 +170,11 @@ impl Default for Table {
         ] {
             row(operation, Seats::ANY, Some(2 << 10), Way::Packet);
             row(operation, Seats::A_CORE_EACH, None, Way::WindowPull);
-            if operation != Operation::Broadcast {
-                row(operation, Seats::TWO_WITH_A_CORE_EACH, Some(4 << 10), Way::Packet);
-                row(operation, Seats::TWO_WITH_A_CORE_EACH, None, Way::Staged);
-            }
-            // Who shares a core pays most for meeting, and staging needs it less.
+            row(operation, Seats::TWO_WITH_A_CORE_EACH, Some(4 << 10), Way::Packet);
+            row(operation, Seats::TWO_WITH_A_CORE_EACH, None, Way::Staged);
+            // Who shares a core pays most for meeting; staging needs it less, and packets of a broadcast hardly ever.
             if operation == Operation::Broadcast {
-                row(operation, Seats::ANY, Some(4 << 10), Way::Packet);
+                row(operation, Seats::ANY, Some(32 << 10), Way::Packet);
                 row(operation, Seats::ANY, Some(1 << 20), Way::Staged);
             } else {
                 if operation == Operation::AllToAll {
