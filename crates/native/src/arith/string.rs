@@ -2,7 +2,7 @@
 //!
 //! On Intel's it writes whole lines without fetching them first, which matters when another core holds them: 128 KiB that two
 //! cores exchange through a window take 18.9 us where vectors take 24. In one's own cache it is as fast as vectors from 2 KiB
-//! on. On AMD's it is slower than vectors for some alignments, so there it is not used.
+//! on. On others it was not measured, so there it is not used.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
