@@ -161,7 +161,8 @@ async fn get<C: Core, T: Element>(
 /// this size a call more is felt. From [`Team::room`](crate::Team::room). A handle: copy it freely.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    packets: Shared<i64>,
+    /// By the parity of an epoch: found once, for every call asks for both.
+    halves: [Shared<i64>; 2],
     pub(crate) raised: Signal,
     /// Lines of each packet; a half has one to each rank.
     lines: usize,
@@ -172,7 +173,7 @@ impl Room {
     /// Of packets of so many `lines`.
     pub(crate) fn new(packets: Shared<i64>, raised: Signal, lines: usize) -> Room {
         Room {
-            packets,
+            halves: [packets.half(0), packets.half(1)],
             raised,
             lines,
             most_bytes: packet_payload(lines),
@@ -182,7 +183,7 @@ impl Room {
     /// The half of an epoch.
     #[inline(always)]
     pub(crate) fn half(&self, epoch: i32) -> Shared<i64> {
-        self.packets.half(epoch)
+        self.halves[(epoch & 1) as usize]
     }
 
     /// My rank and the number of ranks, for part arithmetic.

@@ -22,6 +22,7 @@ mod mailbox;
 pub mod memory;
 pub mod peers;
 pub mod probe;
+mod processor;
 pub mod ranks;
 pub mod record;
 pub mod registry;

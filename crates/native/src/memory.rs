@@ -122,6 +122,16 @@ impl Memory {
         Some(unsafe { self.base.as_ptr().add(offset) })
     }
 
+    /// Where `offset` would be, inside or not: for hints, which access nothing.
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "whatever it is, nothing is accessed there"
+    )]
+    pub(crate) fn hint(&self, offset: u64) -> *mut u8 {
+        self.base.as_ptr().wrapping_add(offset as usize)
+    }
+
     /// [`pointer`](Memory::pointer) to bytes that are known to be inside.
     ///
     /// # Safety

@@ -4,9 +4,11 @@
 use super::choose::Chooser;
 use super::error::{Error, Result};
 use super::layout::Place;
+use crate::all_reduce::packet_chunk;
 use crate::packets::{Ring, Room};
 use ringwork_isa::{
-    Device, Dtype, Element, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank, Result as CoreResult,
+    Device, Dtype, Element, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank, ReduceOp,
+    Result as CoreResult,
 };
 use ringwork_native::cell::Patience;
 use ringwork_native::segment::{Alarm, Attached};
@@ -115,7 +117,16 @@ impl Station {
 
     pub(super) fn barrier(&self) -> Result<()> {
         let call = |sequence| Fingerprint::new(sequence, Operation::Barrier, Dtype::U8, 0);
-        self.call(call, |core| core.run(self.place.meet().arrive_and_wait(core)))
+        self.call(call, |core| {
+            if self.size() == 1 {
+                return Ok(());
+            }
+            // In packets, since their lines can be claimed ahead, which those of the barrier's counters cannot.
+            core.lend_mut(&mut [0u8], |nothing| {
+                let (x, y) = (nothing.into(), nothing.into());
+                core.run(packet_chunk(core, &self.room, x, y, ReduceOp::Max))
+            })
+        })
     }
 
     /// The error of a call that meets an alarm.

@@ -75,7 +75,7 @@ mod tests;
 pub use product::product;
 
 use ringwork_isa::{Dtype, ReduceOp};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// A level of the processor that the loops are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,8 +262,11 @@ pub type Reducer<D = *mut u8> = unsafe fn(ReduceOp, D, &[*const u8], usize);
 
 /// What reduces elements of `dtype` on this processor.
 #[must_use]
+#[inline]
 pub fn reducer(dtype: Dtype) -> Reducer {
-    Isa::best().reducer(dtype)
+    static REDUCERS: LazyLock<[Reducer; Dtype::ALL.len()]> =
+        LazyLock::new(|| Dtype::ALL.map(|dtype| Isa::best().reducer(dtype)));
+    REDUCERS[dtype as usize]
 }
 
 /// # Safety

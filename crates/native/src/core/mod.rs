@@ -20,6 +20,7 @@ use crate::segment::{Attached, Layout};
 use calls::{CallUnderWay, Calls};
 use handover::Handover;
 use lent::Lent;
+use lines::{Asking, Lines};
 pub use neighbours::Neighbours;
 use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Rank, Result, Segment, Signal, Span};
 use std::cell::OnceCell;
@@ -55,6 +56,9 @@ pub struct NativeCore {
     eager_looks: u32,
     /// Whether a packet was put and nothing was looked for since.
     has_put: std::cell::Cell<bool>,
+    asking: Asking,
+    /// Lines that are to be claimed when the others' packets were read.
+    foreseen: std::cell::Cell<Lines>,
     wait_limit: Duration,
     activity: Option<Activity>,
     /// Where the segment is that a signal was last notified in, for the record.
@@ -92,6 +96,8 @@ impl NativeCore {
             patience,
             eager_looks: eager_looks(patience),
             has_put: std::cell::Cell::new(false),
+            asking: Asking::of_this_processor(),
+            foreseen: std::cell::Cell::default(),
             wait_limit: limit,
             activity: None,
             notified: std::cell::Cell::new(0),

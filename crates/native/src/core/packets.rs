@@ -1,7 +1,7 @@
 //! Packets on this host: putting them, waiting for them, reducing them. How they lie in memory is in [`lines`](super::lines).
 
 use super::lent::{Source, must_be_copied};
-use super::lines::{Flag, Packet};
+use super::lines::{Flag, Lines, Packet};
 use super::moves::{Pointers, check_overlap, span_bytes};
 use super::neighbours::Neighbours;
 use super::{At, NativeCore, not_mapped};
@@ -93,20 +93,34 @@ impl NativeCore {
         }
     }
 
+    /// Asks for packets of `bytes` that will be looked for soon, if this processor should: their way here begins while the rest is
+    /// made ready.
+    #[inline(always)]
+    fn approach(&self, packets: impl Iterator<Item = Packet>, bytes: usize) {
+        if !self.asking.before_looking || self.patience.spin.is_zero() {
+            return;
+        }
+        self.hold_back();
+        for packet in packets {
+            packet.approach(bytes);
+        }
+    }
+
     /// Makes the lines of the next packet this core's. Who shares its core with others would be gone before it was put.
     #[inline(always)]
     pub(super) fn foresee_packet_now(&self, packets: &Shared<i64>, bytes: usize) {
         if self.patience.spin.is_zero() {
             return;
         }
-        let Ok(span) = room_for(packets, bytes) else {
-            return;
-        };
-        if let Some(found) = self
-            .segment(span.segment)
-            .and_then(|segment| segment.resolve(&span))
-        {
-            Packet(found).claim(bytes);
+        let span = packets.span();
+        if let Some(segment) = self.segment(span.segment) {
+            let next = Lines::of(segment.hint(&span), bytes, packets.len() / LINE_WORDS);
+            if self.asking.few_at_once && next.are_many() {
+                // Who puts several packets foresees several, and keeps the last.
+                self.foreseen.replace(next).claim();
+            } else {
+                next.claim();
+            }
         }
     }
 
@@ -123,9 +137,9 @@ impl NativeCore {
         if bytes == 0 {
             return Ok(());
         }
-        let to = self.resolve(dst, true, at)?;
         let (packet, flag) = self.packet(packets, bytes, epoch, at)?;
         let whose = (raised, raised.rank());
+        let to = self.resolve(dst, true, at)?;
         if let Some(neighbours) = &self.neighbours {
             self.look_for(neighbours, packet, flag, *raised, epoch, at);
         }
@@ -134,12 +148,14 @@ impl NativeCore {
             self.await_packet(packet, flag, whose, epoch, at)?;
             // SAFETY: `to` was resolved for writing `bytes` bytes.
             unsafe { packet.drain(to, bytes) };
+            self.foreseen.take().claim();
             return Ok(());
         }
         check_overlap(to, packet.payload(bytes), bytes, 0, at)?;
         self.await_packet(packet, flag, whose, epoch, at)?;
         // SAFETY: both were resolved for `bytes` bytes, and do not overlap.
         unsafe { arith::copy(to, packet.payload(bytes), bytes) };
+        self.foreseen.take().claim();
         Ok(())
     }
 
@@ -207,7 +223,16 @@ impl NativeCore {
         Error::check_length("my part", mine.len, dst.len, at)?;
         let bytes = span_bytes(dst);
         let found = self.everybody(packets, raised, bytes, epoch, at)?;
-        let (to, from) = (self.resolve(dst, true, at)?, self.resolve(mine, false, at)?);
+        self.approach(
+            others(found.me, 0..found.ranks).map(|rank| found.packet_of(rank)),
+            bytes,
+        );
+        let to = self.resolve(dst, true, at)?;
+        let from = if mine == dst {
+            to
+        } else {
+            self.resolve(mine, false, at)?
+        };
         check_overlap(to, from, bytes, found.me.0 as usize, at)?;
         if bytes == 0 {
             return Ok(());
@@ -237,6 +262,7 @@ impl NativeCore {
         }
         // SAFETY: the sources are packets or my part, which do not overlap `to` or are it; all were resolved for `bytes` bytes.
         unsafe { reduce(op, to, sources, bytes / size_of::<T>()) };
+        self.foreseen.take().claim();
         Ok(())
     }
 

@@ -196,6 +196,15 @@ impl Attached {
         unsafe { self.memory.pointer_inside(start, span.dtype.bytes()) }
     }
 
+    /// Where a region would begin, were it one of this segment's: for hints, which access nothing.
+    #[inline(always)]
+    pub(crate) fn hint(&self, span: &Span) -> *mut u8 {
+        let window = self.layout.stride.wrapping_mul(span.rank.0.into());
+        let start = span.start.wrapping_mul(span.dtype.bytes() as u64);
+        self.memory
+            .hint(window.wrapping_add(span.base).wrapping_add(start))
+    }
+
     /// The memory of a region on rank 0, if it is there on every rank, each a stride of the region's after the one before (SEG-3).
     #[must_use]
     #[inline(always)]

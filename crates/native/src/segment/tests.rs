@@ -47,6 +47,21 @@ fn regions_reach_data_and_nothing_else() {
 }
 
 #[test]
+fn a_hint_is_where_the_region_is_and_any_handle_has_one() {
+    let segment = heap();
+    let data = segment.layout().data_offset();
+    for rank in [0, 1] {
+        let mut region = span(data, rank, 8);
+        region.start = 4;
+        assert_eq!(Some(segment.hint(&region)), segment.resolve(&region));
+    }
+    let mut garbled = span(u64::MAX, u32::MAX, 1);
+    garbled.start = u64::MAX;
+    assert!(segment.resolve(&garbled).is_none());
+    let _ = segment.hint(&garbled);
+}
+
+#[test]
 fn the_same_place_of_many_windows_is_in_different_sets_of_a_cache() {
     let layout = Layout::windows(Segment(3), 16, 2, 1 << 20).unwrap();
     let mut sets: Vec<u64> = (0..16).map(|rank| rank * layout.stride % PAGE_BYTES).collect();
