@@ -30,7 +30,9 @@ impl Station {
         self.call(
             |sequence| call(sequence).reducing(op),
             |core| match (data, algorithm(way)) {
-                (data, Some(Algorithm::Packet)) => self.all_reduce_in_packets::<T>(core, data, op),
+                (data, Some(Algorithm::Packet)) => in_place::<T>(core, data, |data| {
+                    self.all_reduce_in_packets(core, data.into(), data.into(), op)
+                }),
                 (AnyOutput::Window(held), None) => self.all_reduce_in_window::<T>(core, held, op, way),
                 (data, algorithm) => in_place::<T>(core, data, |data| {
                     let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
@@ -46,16 +48,14 @@ impl Station {
     fn all_reduce_in_packets<T: Element>(
         &self,
         core: &NativeCore,
-        data: AnyOutput<'_>,
+        x: In<T>,
+        y: Out<T>,
         op: ReduceOp,
     ) -> CoreResult<()> {
-        in_place::<T>(core, data, |data| {
-            let (x, y) = (data.into(), data.into());
-            if self.size() > 1 && data.len() * T::DTYPE.bytes() <= self.room.most_bytes() {
-                return core.run(packet_chunk(core, &self.room, x, y, op));
-            }
-            core.run(packet(core, self.team(), x, y, op))
-        })
+        if self.size() > 1 && x.len() * T::DTYPE.bytes() <= self.room.most_bytes() {
+            return core.run(packet_chunk(core, &self.room, x, y, op));
+        }
+        core.run(packet(core, self.team(), x, y, op))
     }
 
     /// In a function of its own, as flat as that in packets: together each would be slower for the other.
@@ -89,6 +89,9 @@ impl Station {
                 with_input::<T>(core, input, |x| core.run(copy(core, held.region::<T>(), x)))?;
                 self.all_reduce_in_window::<T>(core, held, op, way)
             }),
+            (output, Some(Algorithm::Packet)) => self.staged::<T>(reducing, input, output, |core, x, y| {
+                self.all_reduce_into_in_packets(core, x, y, op)
+            }),
             (output, algorithm) => {
                 let algorithm = algorithm.unwrap_or(Algorithm::TwoPhase);
                 self.staged::<T>(reducing, input, output, |core, x, y| {
@@ -96,6 +99,18 @@ impl Station {
                 })
             }
         }
+    }
+
+    /// Once, and not for each of the places that input and output may be in.
+    #[inline(never)]
+    fn all_reduce_into_in_packets<T: Element>(
+        &self,
+        core: &NativeCore,
+        x: In<T>,
+        y: Out<T>,
+        op: ReduceOp,
+    ) -> CoreResult<()> {
+        self.all_reduce_in_packets(core, x, y, op)
     }
 
     #[inline(never)]
