@@ -137,9 +137,9 @@ impl NativeCore {
         if bytes == 0 {
             return Ok(());
         }
+        let to = self.resolve(dst, true, at)?;
         let (packet, flag) = self.packet(packets, bytes, epoch, at)?;
         let whose = (raised, raised.rank());
-        let to = self.resolve(dst, true, at)?;
         if let Some(neighbours) = &self.neighbours {
             self.look_for(neighbours, packet, flag, *raised, epoch, at);
         }
