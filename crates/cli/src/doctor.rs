@@ -1,6 +1,6 @@
 //! `ringwork doctor`: what this machine offers, and what is missing.
 
-use ringwork::native::probe::{Finding, Verdict, probe};
+use ringwork::native::host_probe::{Finding, Verdict, probe};
 use serde_json::json;
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! `ringwork launch`: the same program on every rank.
 
-use crate::output::complain;
+use crate::output::{announce, complain};
 use crate::units::parse_time;
 use clap::{Args, ValueEnum};
 use ringwork::native::Error;
@@ -110,15 +110,16 @@ fn say(job: &Job, outcome: Outcome) {
         2 => "; ending the other rank".into(),
         size => format!("; ending the other {}", size - 1),
     };
-    match outcome {
-        Outcome::Done => {}
-        Outcome::Failed { rank, end } => eprintln!("ringwork: rank {rank} failed: {end}{others}"),
-        Outcome::Stopped => eprintln!("ringwork: interrupted; ending every rank (again to kill)"),
+    let what = match outcome {
+        Outcome::Done => return,
+        Outcome::Failed { rank, end } => format!("rank {rank} failed: {end}{others}"),
+        Outcome::Stopped => "interrupted; ending every rank (again to kill)".into(),
         Outcome::Overdue => {
             let limit = job.limit.unwrap_or_default().as_secs_f64();
-            eprintln!("ringwork: not done after {limit} s (--timeout); ending every rank");
+            format!("not done after {limit} s (--timeout); ending every rank")
         }
-    }
+    };
+    announce("ringwork", what);
 }
 
 fn kind(error: &Error) -> Option<ErrorKind> {

@@ -22,10 +22,16 @@ pub(crate) fn print_line(line: &str) {
     }
 }
 
-/// Says what went wrong, as one piece: ranks that fail at once share the terminal, and would write into each other's lines.
+/// Says what went wrong.
 pub(crate) fn complain(problem: impl std::fmt::Display) {
-    let line = format!("error: {problem}\n");
-    // There is nobody left to tell.
+    announce("error", problem);
+}
+
+/// Writes one line to standard error with a single `write`: ranks that fail at once share the terminal, and would write into
+/// each other's lines.
+pub(crate) fn announce(prefix: &str, what: impl std::fmt::Display) {
+    let line = format!("{prefix}: {what}\n");
+    // If standard error is closed there is nobody left to tell.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

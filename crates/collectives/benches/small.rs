@@ -8,7 +8,7 @@
 use ringwork_collectives::communicator::{Communicator, Result, Target};
 use ringwork_isa::ReduceOp;
 use ringwork_native::ranks::{Job, RANK_VARIABLE, Stop, run};
-use ringwork_native::ticks;
+use ringwork_native::trace::tsc_clock;
 use std::process::ExitCode;
 
 /// Calls between two looks at the clock, which costs as much as the least of them.
@@ -59,7 +59,7 @@ fn measure() -> Result<()> {
         comm.barrier()?;
         Ok::<_, ringwork_collectives::communicator::Error>(hop.unwrap_or_default())
     };
-    let ns_per_tick = ticks::ns_per_tick();
+    let ns_per_tick = tsc_clock::ns_per_tick();
     let say = |what: String, mut times: Vec<u64>, hop: std::time::Duration| {
         times.sort_unstable();
         if comm.rank() == 0 {
@@ -70,12 +70,12 @@ fn measure() -> Result<()> {
     };
     let calls = |call: &mut dyn FnMut() -> Result<()>| {
         let mut times = Vec::with_capacity(BATCHES);
-        let mut last = ticks::now();
+        let mut last = tsc_clock::now();
         for _ in 0..BATCHES {
             for _ in 0..BATCH {
                 call()?;
             }
-            let now = ticks::now();
+            let now = tsc_clock::now();
             times.push(now - last);
             last = now;
         }

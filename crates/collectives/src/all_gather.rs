@@ -9,7 +9,7 @@ use crate::Team;
 use crate::arguments::one_part;
 use crate::blocks::pull_parts;
 use crate::chunk::clip;
-use ringwork_isa::{Core, Element, In, Out, Result, part_range};
+use ringwork_isa::{Core, In, Out, Result, part_range};
 
 /// Part `r` of `y` becomes rank `r`'s `x`, on every rank.
 ///
@@ -18,7 +18,7 @@ use ringwork_isa::{Core, Element, In, Out, Result, part_range};
 ///
 /// # Errors
 /// If the lengths do not fit, the scratch cannot hold one element per half, or as [`Core::wait`].
-pub async fn all_gather<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, y: Out<T>) -> Result<()> {
+pub async fn all_gather<C: Core>(core: &C, team: Team, x: In, y: Out) -> Result<()> {
     let (_, ranks) = team.place();
     one_part(&x, &y, team.place())?;
     if ranks == 1 {

@@ -8,7 +8,7 @@ use crate::Team;
 use crate::arguments::dealt_part;
 use crate::blocks::{block, stage_blocks};
 use crate::chunk::clip;
-use ringwork_isa::{Core, Element, In, Out, Result, part_range};
+use ringwork_isa::{Core, In, Out, Result, part_range};
 
 /// `y` becomes part `me` of everybody's `x`, one after the other in rank order.
 ///
@@ -18,7 +18,7 @@ use ringwork_isa::{Core, Element, In, Out, Result, part_range};
 /// # Errors
 /// If the lengths do not fit, the scratch cannot hold one element for every other rank per half, or as
 /// [`Core::wait`].
-pub async fn all_to_all<C: Core, T: Element>(core: &C, team: Team<T>, x: In<T>, y: Out<T>) -> Result<()> {
+pub async fn all_to_all<C: Core>(core: &C, team: Team, x: In, y: Out) -> Result<()> {
     let (me, ranks) = team.place();
     let mine = dealt_part(&x, &y, team.place())?;
     if ranks == 1 {

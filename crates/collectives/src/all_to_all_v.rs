@@ -9,7 +9,7 @@ use crate::Team;
 use crate::arguments::same_length;
 use crate::blocks::block;
 use crate::chunk::clip;
-use ringwork_isa::{Core, Element, Error, In, Out, Result};
+use ringwork_isa::{Core, Error, In, Out, Result};
 use std::ops::Range;
 
 /// `y` becomes everybody's part for me, one after the other in rank order; `x` is my parts for everybody.
@@ -20,13 +20,7 @@ use std::ops::Range;
 /// # Errors
 /// If the counts do not fit `x`, `y` or the ranks, the scratch cannot hold one element for every other rank per half,
 /// or as [`Core::wait`].
-pub async fn all_to_all_v<C: Core, T: Element>(
-    core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
-    counts: &[usize],
-) -> Result<()> {
+pub async fn all_to_all_v<C: Core>(core: &C, team: Team, x: In, y: Out, counts: &[usize]) -> Result<()> {
     let (me, ranks) = team.place();
     same_length("the list of counts", counts.len(), ranks * ranks)?;
     let parts = |count: &dyn Fn(usize) -> usize| -> Result<Vec<Range<usize>>> {

@@ -1,6 +1,6 @@
 //! What is checked before a collective does anything.
 
-use ringwork_isa::{Barrier, Element, Error, ErrorKind, In, Out, Rank, Result, Shared, Site, part_range};
+use ringwork_isa::{Barrier, Error, ErrorKind, In, Out, Rank, Result, Shared, Site, part_range};
 use std::ops::Range;
 use std::panic::Location;
 
@@ -36,18 +36,14 @@ pub(crate) fn member(root: Rank, ranks: usize) -> Result<()> {
 
 /// `x` must be part `me` of the gathered `y`, in length.
 #[track_caller]
-pub(crate) fn one_part<T: Element>(x: &In<T>, y: &Out<T>, (me, ranks): (usize, usize)) -> Result<()> {
+pub(crate) fn one_part(x: &In, y: &Out, (me, ranks): (usize, usize)) -> Result<()> {
     let part = part_range(y.len(), ranks, me).len();
     same_length("`x`, my part of the gathered `y`,", x.len(), part)
 }
 
 /// `y` must be part `me` of the reduced `x`, in length. Returns that part.
 #[track_caller]
-pub(crate) fn my_part<T: Element>(
-    x: &In<T>,
-    y: &Out<T>,
-    (me, ranks): (usize, usize),
-) -> Result<Range<usize>> {
+pub(crate) fn my_part(x: &In, y: &Out, (me, ranks): (usize, usize)) -> Result<Range<usize>> {
     let mine = part_range(x.len(), ranks, me);
     same_length("`y`, my part of the reduced `x`,", y.len(), mine.len())?;
     Ok(mine)
@@ -55,11 +51,7 @@ pub(crate) fn my_part<T: Element>(
 
 /// `y` must hold part `me` of `x` from every rank. Returns that part.
 #[track_caller]
-pub(crate) fn dealt_part<T: Element>(
-    x: &In<T>,
-    y: &Out<T>,
-    (me, ranks): (usize, usize),
-) -> Result<Range<usize>> {
+pub(crate) fn dealt_part(x: &In, y: &Out, (me, ranks): (usize, usize)) -> Result<Range<usize>> {
     let mine = part_range(x.len(), ranks, me);
     let wanted = times_ranks(mine.len(), ranks)?;
     same_length("`y`, my part of `x` from every rank,", y.len(), wanted)?;
@@ -68,12 +60,7 @@ pub(crate) fn dealt_part<T: Element>(
 
 /// Of a broadcast, `root` must be a member, and on it `x` must be as long as `y`. Returns whether this is the root.
 #[track_caller]
-pub(crate) fn rooted<T: Element>(
-    (me, ranks): (Rank, u32),
-    x: &In<T>,
-    y: &Out<T>,
-    root: Rank,
-) -> Result<bool> {
+pub(crate) fn rooted((me, ranks): (Rank, u32), x: &In, y: &Out, root: Rank) -> Result<bool> {
     member(root, ranks as usize)?;
     let is_root = me == root;
     if is_root {
@@ -85,7 +72,7 @@ pub(crate) fn rooted<T: Element>(
 /// A window buffer and a barrier must be handles of the same rank of the same domain, and the buffer my
 /// own and not a peer's.
 #[track_caller]
-pub(crate) fn same_domain<T: Element>(what: &str, buffer: &Shared<T>, meet: &Barrier) -> Result<()> {
+pub(crate) fn same_domain(what: &str, buffer: &Shared, meet: &Barrier) -> Result<()> {
     let (mine, theirs) = ((buffer.me(), buffer.ranks()), (meet.rank(), meet.ranks()));
     if mine != theirs {
         return Err(Error::failed(format!(

@@ -3,7 +3,7 @@
 //! Model: one arrival, one wait per peer. Traffic per rank: one signal word written, `n - 1` read; one step.
 
 use crate::Team;
-use ringwork_isa::{Core, Element, Result};
+use ringwork_isa::{Core, Result};
 
 /// Returns when every member has called it; sees everything they did before.
 ///
@@ -11,6 +11,6 @@ use ringwork_isa::{Core, Element, Result};
 ///
 /// # Errors
 /// As [`Core::wait`].
-pub async fn barrier<C: Core, T: Element>(core: &C, team: Team<T>) -> Result<()> {
+pub async fn barrier<C: Core>(core: &C, team: Team) -> Result<()> {
     team.meet().arrive_and_wait(core).await
 }

@@ -2,12 +2,12 @@
 
 use crate::chunk::clip;
 use crate::team::Turn;
-use ringwork_isa::{Core, Element, In, Out, Rank, Result, Shared, Sources, Span, part_range};
+use ringwork_isa::{Core, Erased, In, Out, Rank, Result, Shared, Sources, Span, part_range};
 use std::ops::Range;
 
 /// The block for rank `to` in a slot that holds one of `each` elements for every rank but its own; its first `len` elements.
 #[track_caller]
-pub(crate) fn block<T: Element>(slot: Shared<T>, each: usize, to: usize, len: usize) -> Result<Shared<T>> {
+pub(crate) fn block(slot: Shared, each: usize, to: usize, len: usize) -> Result<Shared> {
     let start = place(slot.rank(), slot.ranks() as usize, to) * each;
     slot.slice(start..start + len)
 }
@@ -19,13 +19,13 @@ fn place(owner: Rank, ranks: usize, to: usize) -> usize {
 
 /// Everybody's block for me, and in my place what I have myself, in rank order.
 #[derive(Debug)]
-pub(crate) struct ForMe<T> {
-    pub(crate) slot: Shared<T>,
+pub(crate) struct ForMe {
+    pub(crate) slot: Shared,
     pub(crate) each: usize,
-    pub(crate) mine: In<T>,
+    pub(crate) mine: In,
 }
 
-impl<T: Element> Sources<T> for ForMe<T> {
+impl Sources<Erased> for ForMe {
     fn count(&self) -> usize {
         self.slot.ranks() as usize
     }
@@ -45,12 +45,7 @@ impl<T: Element> Sources<T> for ForMe<T> {
 }
 
 /// Stages what falls into `chunk` of each rank's part of `x` but mine, each into its block.
-pub(crate) async fn stage_blocks<C: Core, T: Element>(
-    core: &C,
-    slot: Shared<T>,
-    x: In<T>,
-    chunk: &Range<usize>,
-) -> Result<()> {
+pub(crate) async fn stage_blocks<C: Core>(core: &C, slot: Shared, x: In, chunk: &Range<usize>) -> Result<()> {
     let (me, ranks) = (slot.me().0 as usize, slot.ranks() as usize);
     for to in (0..ranks).filter(|to| *to != me) {
         let piece = clip(part_range(x.len(), ranks, to), chunk);
@@ -64,12 +59,12 @@ pub(crate) async fn stage_blocks<C: Core, T: Element>(
 
 /// Pulls what falls into `chunk` from every member's slot into its part of `y`, each as soon as that
 /// member has arrived; `mine`, which is what I staged, needs no detour. Waits for everybody.
-pub(crate) async fn pull_parts<C: Core, T: Element>(
+pub(crate) async fn pull_parts<C: Core>(
     core: &C,
-    turn: &Turn<T>,
+    turn: &Turn,
     members: impl Iterator<Item = (Rank, usize)>,
-    mine: In<T>,
-    y: Out<T>,
+    mine: In,
+    y: Out,
     chunk: &Range<usize>,
 ) -> Result<()> {
     let (me, ranks) = (turn.slot.me(), turn.slot.ranks() as usize);

@@ -8,7 +8,7 @@
 use crate::Team;
 use crate::arguments::rooted;
 use crate::chunk::chunks;
-use ringwork_isa::{Compare, Core, Element, In, Notify, Out, Rank, Result};
+use ringwork_isa::{Compare, Core, In, Notify, Out, Rank, Result};
 
 /// How many pieces data is cut into, and the least and the most bytes of one: while the others pull one, the root stages
 /// the next.
@@ -25,27 +25,19 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// # Errors
 /// If the root's `x` and `y` are not equally long, `root` is not a member, the scratch cannot hold one
 /// element per half, or as [`Core::wait`].
-pub async fn broadcast<C: Core, T: Element>(
-    core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
-    root: Rank,
-) -> Result<()> {
+pub async fn broadcast<C: Core>(core: &C, team: Team, x: In, y: Out, root: Rank) -> Result<()> {
     let is_root = rooted((team.rank(), team.ranks()), &x, &y, root)?;
     if team.ranks() == 1 {
         return core.copy(y, x).await;
     }
-    let counter = team.steps().at(0)?;
+    let own_counter = team.steps().own(0)?;
+    let (counter, size) = (own_counter.signal(), y.dtype().bytes());
     for chunk in team.chunks_within(y.len(), 1, CHUNK_BYTES)? {
         let turn = team.turn_of_one(core, chunk.len()).await?;
         let (slot, target) = (turn.slot.slice(0..chunk.len())?, y.slice(chunk.clone())?);
-        let mut count = core.recall(counter).await?;
+        let mut count = core.own_value(own_counter).await?;
         turn.arrive(core).await?;
-        for piece in chunks(
-            chunk.len(),
-            piece_bytes(chunk.len() * T::DTYPE.bytes()) / T::DTYPE.bytes(),
-        ) {
+        for piece in chunks(chunk.len(), piece_bytes(chunk.len() * size) / size) {
             count = count.wrapping_add(1);
             if is_root {
                 let source = x.slice(chunk.start + piece.start..chunk.start + piece.end)?;

@@ -8,7 +8,7 @@
 use crate::Team;
 use crate::arguments::{member, same_length, times_ranks};
 use crate::blocks::pull_parts;
-use ringwork_isa::{Core, Element, In, Out, Rank, Result};
+use ringwork_isa::{Core, In, Out, Rank, Result};
 
 /// `y` on `root` becomes everybody's `x`, one after the other in rank order; `y` elsewhere is not touched.
 ///
@@ -17,13 +17,7 @@ use ringwork_isa::{Core, Element, In, Out, Rank, Result};
 /// # Errors
 /// If the root's `y` is not as long as all `x` together, `root` is not a member, the scratch cannot hold
 /// one element per half, or as [`Core::wait`].
-pub async fn gather<C: Core, T: Element>(
-    core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
-    root: Rank,
-) -> Result<()> {
+pub async fn gather<C: Core>(core: &C, team: Team, x: In, y: Out, root: Rank) -> Result<()> {
     let (_, ranks) = team.place();
     member(root, ranks)?;
     let is_root = team.rank() == root;

@@ -26,7 +26,15 @@ pub async fn all_reduce<C: Core, T: Element>(
     op: ReduceOp,
     algorithm: Algorithm,
 ) -> Result<()> {
-    crate::all_reduce(core, Team::new(scratch, meet, steps)?, x, y, op, algorithm).await
+    crate::all_reduce(
+        core,
+        Team::new(scratch, meet, steps)?,
+        x.erase(),
+        y.erase(),
+        op,
+        algorithm,
+    )
+    .await
 }
 
 /// `y` becomes everybody's `x`, one after the other. See [`all_gather`](crate::all_gather()).
@@ -42,7 +50,7 @@ pub async fn all_gather<C: Core, T: Element>(
     meet: Barrier,
     steps: Signals,
 ) -> Result<()> {
-    crate::all_gather(core, Team::new(scratch, meet, steps)?, x, y).await
+    crate::all_gather(core, Team::new(scratch, meet, steps)?, x.erase(), y.erase()).await
 }
 
 /// `y` becomes my part of the reduction of everybody's `x`. See [`reduce_scatter`](crate::reduce_scatter()).
@@ -59,7 +67,7 @@ pub async fn reduce_scatter<C: Core, T: Element>(
     steps: Signals,
     op: ReduceOp,
 ) -> Result<()> {
-    crate::reduce_scatter(core, Team::new(scratch, meet, steps)?, x, y, op).await
+    crate::reduce_scatter(core, Team::new(scratch, meet, steps)?, x.erase(), y.erase(), op).await
 }
 
 /// `y` becomes the root's `x`. See [`broadcast`](crate::broadcast()).
@@ -76,7 +84,7 @@ pub async fn broadcast<C: Core, T: Element>(
     steps: Signals,
     root: Rank,
 ) -> Result<()> {
-    crate::broadcast(core, Team::new(scratch, meet, steps)?, x, y, root).await
+    crate::broadcast(core, Team::new(scratch, meet, steps)?, x.erase(), y.erase(), root).await
 }
 
 /// The root's `y` becomes the reduction of everybody's `x`. See [`reduce`](crate::reduce()).
@@ -94,7 +102,15 @@ pub async fn reduce<C: Core, T: Element>(
     op: ReduceOp,
     root: Rank,
 ) -> Result<()> {
-    crate::reduce(core, Team::new(scratch, meet, steps)?, x, y, op, root).await
+    crate::reduce(
+        core,
+        Team::new(scratch, meet, steps)?,
+        x.erase(),
+        y.erase(),
+        op,
+        root,
+    )
+    .await
 }
 
 /// The root's `y` becomes everybody's `x`, one after the other. See [`gather`](crate::gather()).
@@ -111,7 +127,7 @@ pub async fn gather<C: Core, T: Element>(
     steps: Signals,
     root: Rank,
 ) -> Result<()> {
-    crate::gather(core, Team::new(scratch, meet, steps)?, x, y, root).await
+    crate::gather(core, Team::new(scratch, meet, steps)?, x.erase(), y.erase(), root).await
 }
 
 /// `y` becomes my part of the root's `x`. See [`scatter`](crate::scatter()).
@@ -128,7 +144,7 @@ pub async fn scatter<C: Core, T: Element>(
     steps: Signals,
     root: Rank,
 ) -> Result<()> {
-    crate::scatter(core, Team::new(scratch, meet, steps)?, x, y, root).await
+    crate::scatter(core, Team::new(scratch, meet, steps)?, x.erase(), y.erase(), root).await
 }
 
 /// `y` becomes my part of everybody's `x`, one after the other. See [`all_to_all`](crate::all_to_all()).
@@ -144,7 +160,7 @@ pub async fn all_to_all<C: Core, T: Element>(
     meet: Barrier,
     steps: Signals,
 ) -> Result<()> {
-    crate::all_to_all(core, Team::new(scratch, meet, steps)?, x, y).await
+    crate::all_to_all(core, Team::new(scratch, meet, steps)?, x.erase(), y.erase()).await
 }
 
 impl Parameter for Algorithm {

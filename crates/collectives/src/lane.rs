@@ -19,7 +19,7 @@
 
 use crate::Team;
 use crate::arguments::same_length;
-use ringwork_isa::{Compare, Core, Element, Error, In, Notify, Out, Rank, ReduceOp, Result, Shared, Signal};
+use ringwork_isa::{Compare, Core, Error, In, Notify, Out, Rank, ReduceOp, Result, Shared, Signal};
 
 /// Which way data moves. The number is the step cell of the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +31,11 @@ pub(crate) enum Direction {
 }
 
 /// All-reduces over `L` lanes at once, each with its equal part of the data.
-pub(crate) async fn around<C: Core, T: Element, const L: usize>(
+pub(crate) async fn around<C: Core, const L: usize>(
     core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
+    team: Team,
+    x: In,
+    y: Out,
     op: ReduceOp,
     directions: [Direction; L],
 ) -> Result<()> {
@@ -77,9 +77,9 @@ pub(crate) async fn around<C: Core, T: Element, const L: usize>(
 
 /// One rank's place on a lane, during one operation.
 #[derive(Debug)]
-struct Lane<T> {
+struct Lane {
     /// My memory for this lane, staged.
-    slot: Shared<T>,
+    slot: Shared,
     /// Who I pull from.
     upstream: Rank,
     /// My place along the lane: the rank, or its mirror image on the way back.
@@ -92,27 +92,22 @@ struct Lane<T> {
     finished: i32,
 }
 
-impl<T: Element> Lane<T> {
+impl Lane {
     /// Takes my place, with `slot` staged: the first step.
-    async fn open<C: Core>(
-        core: &C,
-        team: &Team<T>,
-        slot: Shared<T>,
-        direction: Direction,
-    ) -> Result<Lane<T>> {
+    async fn open<C: Core>(core: &C, team: &Team, slot: Shared, direction: Direction) -> Result<Lane> {
         let (me, ranks) = (team.rank().0, team.ranks());
         let (place, upstream) = match direction {
             Direction::Forward => (me, (me + ranks - 1) % ranks),
             Direction::Backward => (ranks - 1 - me, (me + 1) % ranks),
         };
-        let steps = team.steps().at(direction as u32)?;
+        let own = team.steps().own(direction as u32)?;
         let mut lane = Lane {
             slot,
             upstream: Rank(upstream),
             place: place as usize,
             ranks: ranks as usize,
-            steps,
-            finished: core.recall(steps).await?,
+            steps: own.signal(),
+            finished: core.own_value(own).await?,
         };
         lane.finish(core).await?;
         Ok(lane)
@@ -139,7 +134,7 @@ impl<T: Element> Lane<T> {
     }
 
     /// The part that is `back` places behind me: mine, and my upstream's.
-    fn part(&self, back: usize) -> Result<(Shared<T>, Shared<T>)> {
+    fn part(&self, back: usize) -> Result<(Shared, Shared)> {
         let mine = self
             .slot
             .part(self.ranks, (self.place + 2 * self.ranks - back) % self.ranks)?;
@@ -149,7 +144,6 @@ impl<T: Element> Lane<T> {
     async fn upstream_is_level<C: Core>(&self, core: &C) -> Result<()> {
         core.wait(self.steps.on(self.upstream)?, Compare::Ge, self.finished)
             .await
-            .map(drop)
     }
 
     async fn finish<C: Core>(&mut self, core: &C) -> Result<()> {

@@ -9,7 +9,7 @@
 //! use ringwork_isa::{Core, InOut, ReduceOp, Result};
 //!
 //! /// Replaces `grad` by its sum over all ranks, in place.
-//! async fn sum_gradients<C: Core>(core: &C, team: Team<f32>, grad: InOut<f32>) -> Result<()> {
+//! async fn sum_gradients<C: Core>(core: &C, team: Team, grad: InOut<f32>) -> Result<()> {
 //!     all_reduce(core, team, grad.into(), grad.into(), ReduceOp::Sum, Algorithm::TwoPhase).await
 //! }
 //! ```

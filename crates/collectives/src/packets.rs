@@ -16,8 +16,8 @@ use crate::arguments::{dealt_part, my_part, one_part};
 use crate::chunk::{chunks, clip};
 use crate::team::members;
 use ringwork_isa::{
-    Compare, Core, Element, In, LINE_WORDS, Notify, Out, Rank, ReduceOp, Result, Shared, Signal,
-    packet_payload, part_range,
+    Compare, Core, Dtype, Epoch, In, LINE_WORDS, Notify, Out, OwnSignal, Packets, Rank, ReduceOp, Result,
+    Shared, part_range,
 };
 use ringwork_macros::flat;
 use std::ops::Range;
@@ -27,26 +27,24 @@ use std::ops::Range;
 /// # Errors
 /// As [`all_gather`](crate::all_gather()).
 #[flat]
-pub async fn all_gather<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y: Out<T>) -> Result<()> {
+pub async fn all_gather<C: Core>(core: &C, room: &Room, x: In, y: Out) -> Result<()> {
     let (me, ranks) = room.place();
     one_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }
     let longest = part_range(y.len(), ranks, 0).len();
-    for chunk in room.chunks::<T>(longest) {
-        let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let half = room.half(epoch);
+    for chunk in room.chunks(y.dtype(), longest) {
+        let epoch = room.epoch(core).await?;
         let mine = x.slice(clip(0..x.len(), &chunk))?;
         if !mine.is_empty() {
-            core.put_packet(half, mine, epoch).await?;
-            core.foresee_packet(room.half(epoch.wrapping_add(1)), mine.len() * T::DTYPE.bytes());
+            core.put_packet(room.for_all(), mine, epoch).await?;
         }
-        core.notify(room.raised, Notify::Set(epoch)).await?;
-        for (peer, index) in members(room.raised.holder(), room.raised.ranks()) {
+        room.raise(core, epoch).await?;
+        for (peer, index) in members(room.me(), room.ranks()) {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
             if index != me {
-                get(core, room, half, peer, piece, epoch).await?;
+                get(core, room.for_all(), peer, piece, epoch).await?;
             } else if !piece.is_empty() {
                 core.copy(piece, mine).await?;
             }
@@ -60,30 +58,23 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y:
 /// # Errors
 /// As [`reduce_scatter`](crate::reduce_scatter()).
 #[flat]
-pub async fn reduce_scatter<C: Core, T: Element>(
-    core: &C,
-    room: &Room,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-) -> Result<()> {
+pub async fn reduce_scatter<C: Core>(core: &C, room: &Room, x: In, y: Out, op: ReduceOp) -> Result<()> {
     let (me, ranks) = room.place();
     let mine = my_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }
     let longest = part_range(x.len(), ranks, 0).len();
-    for chunk in room.chunks::<T>(longest) {
-        let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let half = room.half(epoch);
+    for chunk in room.chunks(y.dtype(), longest) {
+        let epoch = room.epoch(core).await?;
         deal(core, room, x, &chunk, epoch).await?;
-        core.notify(room.raised, Notify::Set(epoch)).await?;
+        room.raise(core, epoch).await?;
         let piece = y.slice(clip(0..y.len(), &chunk))?;
         if piece.is_empty() {
             room.meet(core, epoch).await?;
         } else {
             let mine = x.slice(clip(mine.clone(), &chunk))?;
-            core.reduce_packets(piece, mine, room.to(half, me)?, room.raised, op, epoch)
+            core.reduce_packets(piece, mine, &room.for_rank(me), op, epoch)
                 .await?;
         }
     }
@@ -95,22 +86,21 @@ pub async fn reduce_scatter<C: Core, T: Element>(
 /// # Errors
 /// As [`all_to_all`](crate::all_to_all()).
 #[flat]
-pub async fn all_to_all<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y: Out<T>) -> Result<()> {
+pub async fn all_to_all<C: Core>(core: &C, room: &Room, x: In, y: Out) -> Result<()> {
     let (me, ranks) = room.place();
     let mine = dealt_part(&x, &y, (me, ranks))?;
     if ranks == 1 {
         return core.copy(y, x).await;
     }
     let longest = part_range(x.len(), ranks, 0).len();
-    for chunk in room.chunks::<T>(longest) {
-        let epoch = core.recall(room.raised).await?.wrapping_add(1);
-        let half = room.half(epoch);
+    for chunk in room.chunks(y.dtype(), longest) {
+        let epoch = room.epoch(core).await?;
         deal(core, room, x, &chunk, epoch).await?;
-        core.notify(room.raised, Notify::Set(epoch)).await?;
-        for (peer, index) in members(room.raised.holder(), room.raised.ranks()) {
+        room.raise(core, epoch).await?;
+        for (peer, index) in members(room.me(), room.ranks()) {
             let piece = y.slice(clip(part_range(y.len(), ranks, index), &chunk))?;
             if index != me {
-                get(core, room, room.to(half, me)?, peer, piece, epoch).await?;
+                get(core, &room.for_rank(me), peer, piece, epoch).await?;
             } else if !piece.is_empty() {
                 core.copy(piece, x.slice(clip(mine.clone(), &chunk))?).await?;
             }
@@ -121,100 +111,109 @@ pub async fn all_to_all<C: Core, T: Element>(core: &C, room: &Room, x: In<T>, y:
 
 /// Puts a packet with its part of this chunk of `x` to every other rank.
 #[flat]
-async fn deal<C: Core, T: Element>(
-    core: &C,
-    room: &Room,
-    x: In<T>,
-    chunk: &Range<usize>,
-    epoch: i32,
-) -> Result<()> {
+async fn deal<C: Core>(core: &C, room: &Room, x: In, chunk: &Range<usize>, epoch: Epoch) -> Result<()> {
     let (me, ranks) = room.place();
-    let (half, next) = (room.half(epoch), room.half(epoch.wrapping_add(1)));
     for index in (0..ranks).filter(|index| *index != me) {
         let piece = x.slice(clip(part_range(x.len(), ranks, index), chunk))?;
         if !piece.is_empty() {
-            core.put_packet(room.to(half, index)?, piece, epoch).await?;
-            core.foresee_packet(room.to(next, index)?, piece.len() * T::DTYPE.bytes());
+            core.put_packet(&room.for_rank(index), piece, epoch).await?;
         }
     }
     Ok(())
 }
 
-/// Takes `data` out of `peer`'s `packet`; waits for the peer in any case.
+/// Copies the payload of `peer`'s packet to `data`; waits for the peer in any case.
 #[flat]
-async fn get<C: Core, T: Element>(
-    core: &C,
-    room: &Room,
-    packet: Shared<i64>,
-    peer: Rank,
-    data: Out<T>,
-    epoch: i32,
-) -> Result<()> {
-    let raised = room.raised.on(peer)?;
+async fn get<C: Core>(core: &C, packets: &Packets, peer: Rank, data: Out, epoch: Epoch) -> Result<()> {
+    let packets = packets.on(peer)?;
     if data.is_empty() {
-        return core.wait(raised, Compare::Ge, epoch).await.map(drop);
+        return core.wait(packets.raised(), Compare::Ge, epoch).await;
     }
-    core.get_packet(data, packet.on(peer)?, raised, epoch).await
+    core.get_packet(data, &packets, epoch).await
 }
 
-/// The room for a team's packets, and the counter of its barrier: the barrier's own steps are taken one by one, since at
-/// this size a call more is felt. From [`Team::room`](crate::Team::room). A handle: copy it freely.
+/// A team's places for packets: two halves by the parity of an epoch, each with one packet to every rank, and the counter of
+/// the team's barrier, which says that a rank has put its packets. From [`Team::room`](crate::Team::room). A handle: copy it
+/// freely.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// By the parity of an epoch: found once, for every call asks for both.
-    halves: [Shared<i64>; 2],
-    pub(crate) raised: Signal,
-    /// Lines of each packet; a half has one to each rank.
-    lines: usize,
-    most_bytes: usize,
+    /// The places of the packets to rank 0, which are also those of packets to everybody.
+    first: Packets,
+    /// Words of each place.
+    words: usize,
+    raised: OwnSignal,
+    payload_bytes: usize,
 }
 
 impl Room {
     /// Of packets of so many `lines`.
-    pub(crate) fn new(packets: Shared<i64>, raised: Signal, lines: usize) -> Room {
-        Room {
-            halves: [packets.half(0), packets.half(1)],
+    pub(crate) fn new(area: Shared<i64>, raised: OwnSignal, lines: usize) -> Result<Room> {
+        let words = lines * LINE_WORDS;
+        let first = Packets::new(area, (0, words, area.len() / 2), 2, raised)?;
+        Ok(Room {
+            first,
+            words,
             raised,
-            lines,
-            most_bytes: packet_payload(lines),
-        }
+            payload_bytes: first.payload_bytes(),
+        })
     }
 
-    /// The half of an epoch.
+    /// The packets that every rank reads.
     #[inline(always)]
-    pub(crate) fn half(&self, epoch: i32) -> Shared<i64> {
-        self.halves[(epoch & 1) as usize]
+    pub(crate) fn for_all(&self) -> &Packets {
+        &self.first
+    }
+
+    /// The packets to one rank, below the number of ranks.
+    #[inline(always)]
+    fn for_rank(&self, rank: usize) -> Packets {
+        self.first.further(rank * self.words)
+    }
+
+    /// The epoch that this rank's next packets begin.
+    #[flat]
+    pub(crate) async fn epoch<C: Core>(&self, core: &C) -> Result<Epoch> {
+        Ok(Epoch::of(core.own_value(self.raised).await?).next())
+    }
+
+    /// Says that this rank's packets are put, for ranks that have gone to sleep: the arrival at the team's barrier.
+    #[inline(always)]
+    pub(crate) fn raise<C: Core>(&self, core: &C, epoch: Epoch) -> impl Future<Output = Result<()>> {
+        core.notify(self.raised.signal(), Notify::Set(epoch.into()))
+    }
+
+    #[inline(always)]
+    fn me(&self) -> Rank {
+        self.first.me()
+    }
+
+    #[inline(always)]
+    fn ranks(&self) -> u32 {
+        self.first.ranks()
     }
 
     /// My rank and the number of ranks, for part arithmetic.
     #[inline(always)]
     fn place(&self) -> (usize, usize) {
-        (self.raised.holder().0 as usize, self.raised.ranks() as usize)
+        (self.me().0 as usize, self.ranks() as usize)
     }
 
     /// The most bytes that one packet carries.
     #[inline(always)]
     pub(crate) fn most_bytes(&self) -> usize {
-        self.most_bytes
+        self.payload_bytes
     }
 
     /// The chunks of `total` elements, of which each packet carries one.
     #[inline(always)]
-    fn chunks<T: Element>(&self, total: usize) -> impl Iterator<Item = Range<usize>> + use<T> {
-        chunks(total, self.most_bytes() / T::DTYPE.bytes())
-    }
-
-    /// The packet to a rank, in a half.
-    #[inline(always)]
-    fn to(&self, half: Shared<i64>, rank: usize) -> Result<Shared<i64>> {
-        let words = self.lines * LINE_WORDS;
-        half.slice(rank * words..(rank + 1) * words)
+    fn chunks(&self, dtype: Dtype, total: usize) -> impl Iterator<Item = Range<usize>> {
+        chunks(total, self.most_bytes() / dtype.bytes())
     }
 
     /// Waits for everybody.
     #[flat]
-    async fn meet<C: Core>(&self, core: &C, epoch: i32) -> Result<()> {
-        core.wait_on(self.raised, 0..self.raised.ranks(), Compare::Ge, epoch)
+    async fn meet<C: Core>(&self, core: &C, epoch: Epoch) -> Result<()> {
+        core.wait_on(self.raised.signal(), 0..self.ranks(), Compare::Ge, epoch)
             .await
     }
 }

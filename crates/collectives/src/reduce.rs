@@ -7,7 +7,7 @@
 
 use crate::Team;
 use crate::arguments::{member, same_length};
-use ringwork_isa::{Core, Element, In, Out, Rank, ReduceOp, Result};
+use ringwork_isa::{Core, In, Out, Rank, ReduceOp, Result};
 
 /// `y[i]` on `root` becomes `x[i]` reduced over all ranks; `y` elsewhere is not touched.
 ///
@@ -16,14 +16,7 @@ use ringwork_isa::{Core, Element, In, Out, Rank, ReduceOp, Result};
 /// # Errors
 /// If the root's `x` and `y` are not equally long, `root` is not a member, the scratch cannot hold one
 /// element per half, or as [`Core::wait`].
-pub async fn reduce<C: Core, T: Element>(
-    core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-    root: Rank,
-) -> Result<()> {
+pub async fn reduce<C: Core>(core: &C, team: Team, x: In, y: Out, op: ReduceOp, root: Rank) -> Result<()> {
     let (_, ranks) = team.place();
     member(root, ranks)?;
     let is_root = team.rank() == root;

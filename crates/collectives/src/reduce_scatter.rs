@@ -9,7 +9,7 @@ use crate::Team;
 use crate::arguments::my_part;
 use crate::blocks::{ForMe, stage_blocks};
 use crate::chunk::clip;
-use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result, part_range};
+use ringwork_isa::{Core, In, Out, ReduceOp, Result, part_range};
 
 /// `y` becomes part `me` of `x` reduced over all ranks.
 ///
@@ -19,13 +19,7 @@ use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result, part_range};
 /// # Errors
 /// If the lengths do not fit, the scratch cannot hold one element for every other rank per half, or as
 /// [`Core::wait`].
-pub async fn reduce_scatter<C: Core, T: Element>(
-    core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-) -> Result<()> {
+pub async fn reduce_scatter<C: Core>(core: &C, team: Team, x: In, y: Out, op: ReduceOp) -> Result<()> {
     let (_, ranks) = team.place();
     let part = my_part(&x, &y, team.place())?;
     if ranks == 1 {

@@ -8,7 +8,7 @@
 use crate::Team;
 use crate::arguments::{member, same_length, times_ranks};
 use crate::blocks::{block, stage_blocks};
-use ringwork_isa::{Core, Element, In, Out, Rank, Result};
+use ringwork_isa::{Core, In, Out, Rank, Result};
 
 /// `y` becomes the part of the root's `x` that belongs to this rank; `x` elsewhere is not read.
 ///
@@ -17,13 +17,7 @@ use ringwork_isa::{Core, Element, In, Out, Rank, Result};
 /// # Errors
 /// If the root's `x` is not as long as all `y` together, `root` is not a member, the scratch cannot hold
 /// one element for every other rank per half, or as [`Core::wait`].
-pub async fn scatter<C: Core, T: Element>(
-    core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
-    root: Rank,
-) -> Result<()> {
+pub async fn scatter<C: Core>(core: &C, team: Team, x: In, y: Out, root: Rank) -> Result<()> {
     let (me, ranks) = team.place();
     member(root, ranks)?;
     let is_root = team.rank() == root;

@@ -17,8 +17,7 @@
 use crate::arguments::member;
 use crate::chunk::chunks;
 use ringwork_isa::{
-    Compare, Core, Dtype, Element, Error, ErrorKind, In, Notify, Out, Rank, Result, Shared, Signal, Signals,
-    Tile,
+    Compare, Core, Dtype, Error, ErrorKind, In, Notify, Out, Rank, Result, Shared, Signal, Signals, Tile,
 };
 use std::ops::Range;
 
@@ -27,14 +26,14 @@ const LABEL_WORDS: usize = 2;
 
 /// What the members of a domain share to send data to each other. A handle: copy it freely.
 #[derive(Clone, Copy, Debug)]
-pub struct Post<T> {
-    slots: Shared<T>,
+pub struct Post {
+    slots: Shared,
     labels: Shared<i64>,
     sent: Signals,
     taken: Signals,
 }
 
-impl<T: Element> Post<T> {
+impl Post {
     /// Words of labels that a domain of `ranks` needs on every rank.
     #[must_use]
     pub const fn label_words(ranks: u32) -> usize {
@@ -48,7 +47,7 @@ impl<T: Element> Post<T> {
     /// # Errors
     /// If they are not of one domain, or too few.
     #[track_caller]
-    pub fn new(slots: Shared<T>, labels: Shared<i64>, sent: Signals, taken: Signals) -> Result<Post<T>> {
+    pub fn new(slots: Shared, labels: Shared<i64>, sent: Signals, taken: Signals) -> Result<Post> {
         let (me, ranks) = (slots.me(), slots.ranks());
         let one_domain = [
             (labels.me(), labels.ranks()),
@@ -81,14 +80,14 @@ impl<T: Element> Post<T> {
     }
 
     /// The cut of a message: at least one chunk.
-    fn cut(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<T> {
+    fn cut(&self, len: usize) -> impl Iterator<Item = Range<usize>> {
         let empty = (len == 0).then_some(0..0);
         empty.into_iter().chain(chunks(len, self.each()))
     }
 
     /// Half `count & 1` of the slot for `peer`, and its label; both mine.
     #[track_caller]
-    fn half(&self, peer: Rank, count: i32) -> Result<(Shared<T>, Shared<i64>)> {
+    fn half(&self, peer: Rank, count: i32) -> Result<(Shared, Shared<i64>)> {
         let index = peer.0 as usize * 2 + usize::from(count & 1 != 0);
         let slot = self.slots.slice(index * self.each()..(index + 1) * self.each())?;
         let label = self
@@ -107,26 +106,26 @@ impl<T: Element> Post<T> {
 }
 
 /// One message on its way out.
-struct Outgoing<T> {
-    post: Post<T>,
-    x: In<T>,
+struct Outgoing {
+    post: Post,
+    x: In,
     to: Rank,
     sent: Signal,
     taken: Signal,
     count: i32,
 }
 
-impl<T: Element> Outgoing<T> {
-    async fn open<C: Core>(core: &C, post: Post<T>, x: In<T>, to: Rank) -> Result<Outgoing<T>> {
+impl Outgoing {
+    async fn open<C: Core>(core: &C, post: Post, x: In, to: Rank) -> Result<Outgoing> {
         let to = post.peer(to)?;
-        let sent = post.sent.at(to.0)?;
+        let sent = post.sent.own(to.0)?;
         Ok(Outgoing {
             post,
             x,
             to,
-            sent,
+            sent: sent.signal(),
             taken: post.taken.at(post.slots.me().0)?.on(to)?,
-            count: core.recall(sent).await?,
+            count: core.own_value(sent).await?,
         })
     }
 
@@ -135,7 +134,7 @@ impl<T: Element> Outgoing<T> {
         core.wait(self.taken, Compare::Ge, self.count.wrapping_sub(1))
             .await?;
         let (slot, label) = self.post.half(self.to, self.count)?;
-        core.store(label, &Tile::new(label_of::<T>(self.x.len()).to_vec()))
+        core.store(label, &Tile::new(label_of(self.x.dtype(), self.x.len()).to_vec()))
             .await?;
         if !chunk.is_empty() {
             core.copy(slot.slice(0..chunk.len())?, self.x.slice(chunk)?)
@@ -147,26 +146,26 @@ impl<T: Element> Outgoing<T> {
 }
 
 /// One message on its way in.
-struct Incoming<T> {
-    post: Post<T>,
-    y: Out<T>,
+struct Incoming {
+    post: Post,
+    y: Out,
     from: Rank,
     sent: Signal,
     taken: Signal,
     count: i32,
 }
 
-impl<T: Element> Incoming<T> {
-    async fn open<C: Core>(core: &C, post: Post<T>, y: Out<T>, from: Rank) -> Result<Incoming<T>> {
+impl Incoming {
+    async fn open<C: Core>(core: &C, post: Post, y: Out, from: Rank) -> Result<Incoming> {
         let from = post.peer(from)?;
-        let taken = post.taken.at(from.0)?;
+        let taken = post.taken.own(from.0)?;
         Ok(Incoming {
             post,
             y,
             from,
             sent: post.sent.at(post.slots.me().0)?.on(from)?,
-            taken,
-            count: core.recall(taken).await?,
+            taken: taken.signal(),
+            count: core.own_value(taken).await?,
         })
     }
 
@@ -176,7 +175,7 @@ impl<T: Element> Incoming<T> {
             .await?;
         let (slot, label) = self.post.half(me, self.count)?;
         let label = core.load(label.on(self.from)?).await?;
-        let wanted = label_of::<T>(self.y.len());
+        let wanted = label_of(self.y.dtype(), self.y.len());
         if !label.is_hollow() && label.values() != wanted {
             return Err(ErrorKind::Mismatch {
                 me,
@@ -195,12 +194,12 @@ impl<T: Element> Incoming<T> {
     }
 }
 
-fn label_of<T: Element>(len: usize) -> [i64; LABEL_WORDS] {
-    [T::DTYPE as i64, i64::try_from(len).unwrap_or(i64::MAX)]
+fn label_of(dtype: Dtype, len: usize) -> [i64; LABEL_WORDS] {
+    [dtype.index() as i64, i64::try_from(len).unwrap_or(i64::MAX)]
 }
 
 fn describe(label: &[i64]) -> String {
-    let dtype = |code: i64| Dtype::ALL.into_iter().find(|dtype| *dtype as i64 == code);
+    let dtype = |code: i64| Dtype::ALL.into_iter().find(|dtype| dtype.index() as i64 == code);
     match label {
         [code, count, ..] => dtype(*code).map_or_else(
             || "something unknown".into(),
@@ -215,7 +214,7 @@ fn describe(label: &[i64]) -> String {
 ///
 /// # Errors
 /// If `to` is not another member, or as [`Core::wait`].
-pub async fn send<C: Core, T: Element>(core: &C, post: Post<T>, x: In<T>, to: Rank) -> Result<()> {
+pub async fn send<C: Core>(core: &C, post: Post, x: In, to: Rank) -> Result<()> {
     let mut out = Outgoing::open(core, post, x, to).await?;
     for chunk in post.cut(x.len()) {
         out.put(core, chunk).await?;
@@ -227,7 +226,7 @@ pub async fn send<C: Core, T: Element>(core: &C, post: Post<T>, x: In<T>, to: Ra
 ///
 /// # Errors
 /// If `from` is not another member or sends something else, or as [`Core::wait`].
-pub async fn recv<C: Core, T: Element>(core: &C, post: Post<T>, y: Out<T>, from: Rank) -> Result<()> {
+pub async fn recv<C: Core>(core: &C, post: Post, y: Out, from: Rank) -> Result<()> {
     let mut incoming = Incoming::open(core, post, y, from).await?;
     for chunk in post.cut(y.len()) {
         incoming.take(core, chunk).await?;
@@ -240,11 +239,11 @@ pub async fn recv<C: Core, T: Element>(core: &C, post: Post<T>, y: Out<T>, from:
 ///
 /// # Errors
 /// As [`send`] and [`recv`].
-pub async fn exchange<C: Core, T: Element>(
+pub async fn exchange<C: Core>(
     core: &C,
-    post: Post<T>,
-    (x, to): (In<T>, Rank),
-    (y, from): (Out<T>, Rank),
+    post: Post,
+    (x, to): (In, Rank),
+    (y, from): (Out, Rank),
 ) -> Result<()> {
     let mut out = Outgoing::open(core, post, x, to).await?;
     let mut incoming = Incoming::open(core, post, y, from).await?;

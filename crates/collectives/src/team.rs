@@ -4,8 +4,8 @@ use crate::arguments::same_domain;
 use crate::chunk::chunks;
 use crate::packets::{Ring, Room, ring_packets};
 use ringwork_isa::{
-    Barrier, Compare, Core, Element, Error, LINE_WORDS, Notify, Rank, Result, Shared, Signal, Signals,
-    packet_lines,
+    Barrier, Compare, Core, Dtype, ElementType, Epoch, Error, LINE_WORDS, Notify, Rank, Result, Shared,
+    Signal, Signals, packet_lines,
 };
 use ringwork_macros::flat;
 use std::ops::Range;
@@ -35,14 +35,14 @@ use std::ops::Range;
 /// Teams of different element types may share the same scratch bytes, barrier and steps, if the bytes are
 /// a multiple of 16: then both halves are the same bytes for every type.
 #[derive(Clone, Copy, Debug)]
-pub struct Team<T> {
-    scratch: Shared<T>,
+pub struct Team {
+    scratch: Shared,
     meet: Barrier,
     steps: Signals,
     packets: Option<Shared<i64>>,
 }
 
-impl<T: Element> Team<T> {
+impl Team {
     /// Step counters that a team needs on every rank: one per direction around a ring, one of broadcasts in packets, and one
     /// of what was staged.
     pub const STEP_CELLS: u32 = 4;
@@ -53,7 +53,8 @@ impl<T: Element> Team<T> {
     /// # Errors
     /// If the three are not of one domain, or there are fewer than [`STEP_CELLS`](Team::STEP_CELLS).
     #[track_caller]
-    pub fn new(scratch: Shared<T>, meet: Barrier, steps: Signals) -> Result<Team<T>> {
+    pub fn new<T: ElementType>(scratch: Shared<T>, meet: Barrier, steps: Signals) -> Result<Team> {
+        let scratch = scratch.erase();
         same_domain("the scratch", &scratch, &meet)?;
         if (steps.rank(), steps.ranks()) != (meet.rank(), meet.ranks()) {
             return Err(Error::failed(format!(
@@ -79,9 +80,19 @@ impl<T: Element> Team<T> {
         })
     }
 
+    /// The same team for elements of another type.
+    #[must_use]
+    #[inline]
+    pub fn of(self, dtype: Dtype) -> Team {
+        Team {
+            scratch: self.scratch.viewed_as(dtype),
+            ..self
+        }
+    }
+
     /// A team of handles that are known to fit together.
     #[inline]
-    pub(crate) fn of(scratch: Shared<T>, meet: Barrier, steps: Signals, packets: Shared<i64>) -> Team<T> {
+    pub(crate) fn with_all(scratch: Shared, meet: Barrier, steps: Signals, packets: Shared<i64>) -> Team {
         debug_assert!(Team::new(scratch, meet, steps).is_ok_and(|team| team.with_packets(packets).is_ok()));
         Team {
             scratch,
@@ -104,8 +115,8 @@ impl<T: Element> Team<T> {
     /// # Errors
     /// If it is not of the same domain, or no whole packets.
     #[track_caller]
-    pub fn with_packets(self, packets: Shared<i64>) -> Result<Team<T>> {
-        same_domain("the packets", &packets, &self.meet)?;
+    pub fn with_packets(self, packets: Shared<i64>) -> Result<Team> {
+        same_domain("the packets", &packets.erase(), &self.meet)?;
         let unit = packets_of(self.ranks() as usize) * LINE_WORDS;
         if packets.is_empty() || !packets.len().is_multiple_of(unit) {
             let (words, ranks) = (packets.len(), self.ranks());
@@ -127,7 +138,7 @@ impl<T: Element> Team<T> {
     pub fn room(&self) -> Result<Room> {
         let (packets, lines) = self.packets()?;
         let halves = packets.slice(0..self.ring_at(lines))?;
-        Ok(Room::new(halves, self.meet.signals().at(0)?, lines))
+        Room::new(halves, self.meet.signals().own(0)?, lines)
     }
 
     /// The ring of packets that broadcasts go through.
@@ -138,7 +149,7 @@ impl<T: Element> Team<T> {
     pub fn ring(&self) -> Result<Ring> {
         let (packets, lines) = self.packets()?;
         let ring = packets.slice(self.ring_at(lines)..packets.len())?;
-        Ok(Ring::new(ring, self.steps.at(GIVEN)?, self.meet, lines))
+        Ring::new(ring, self.steps.own(GIVEN)?, self.meet, lines)
     }
 
     /// All packets, and the lines of each.
@@ -176,7 +187,7 @@ impl<T: Element> Team<T> {
     /// The staging memory.
     #[must_use]
     #[inline]
-    pub fn scratch(&self) -> Shared<T> {
+    pub fn scratch(&self) -> Shared {
         self.scratch
     }
 
@@ -200,7 +211,7 @@ impl<T: Element> Team<T> {
     }
 
     /// Every member, from me on and around, so that not everybody reads from the same one at once.
-    pub(crate) fn members(&self) -> impl Iterator<Item = (Rank, usize)> + use<T> {
+    pub(crate) fn members(&self) -> impl Iterator<Item = (Rank, usize)> {
         members(self.rank(), self.ranks())
     }
 
@@ -209,11 +220,7 @@ impl<T: Element> Team<T> {
     /// # Errors
     /// If it cannot hold even one element of each.
     #[track_caller]
-    pub(crate) fn chunks(
-        &self,
-        total: usize,
-        blocks: usize,
-    ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
+    pub(crate) fn chunks(&self, total: usize, blocks: usize) -> Result<impl Iterator<Item = Range<usize>>> {
         self.chunks_within(total, blocks, (self.ranks() as usize - 1) * MOST_STAGED_BYTES)
     }
 
@@ -224,8 +231,8 @@ impl<T: Element> Team<T> {
         total: usize,
         blocks: usize,
         most_bytes: usize,
-    ) -> Result<impl Iterator<Item = Range<usize>> + use<T>> {
-        let half = self.scratch.half(0).len();
+    ) -> Result<impl Iterator<Item = Range<usize>>> {
+        let half = self.scratch.len() / 2;
         if total > 0 && half < blocks {
             return Err(Error::failed(format!(
                 "the scratch holds {half} elements per half, and this collective over {} ranks needs at least \
@@ -236,36 +243,38 @@ impl<T: Element> Team<T> {
         }
         Ok(chunks(
             total,
-            half.min(most_bytes / T::DTYPE.bytes()) / blocks.max(1),
+            half.min(most_bytes / self.scratch.dtype().bytes()) / blocks.max(1),
         ))
     }
 
     /// Begins an operation in which every rank stages at most `len` elements, the same number on every rank: learns its
     /// epoch, and with it the place in the scratch to use.
     #[flat]
-    pub(crate) async fn turn<C: Core>(&self, core: &C, len: usize) -> Result<Turn<T>> {
+    pub(crate) async fn turn<C: Core>(&self, core: &C, len: usize) -> Result<Turn> {
         self.turn_within(core, len, MOVED_WITHIN_BYTES).await
     }
 
     /// The same, if only one rank stages: each comes to that less often, and goes further.
     #[flat]
-    pub(crate) async fn turn_of_one<C: Core>(&self, core: &C, len: usize) -> Result<Turn<T>> {
+    pub(crate) async fn turn_of_one<C: Core>(&self, core: &C, len: usize) -> Result<Turn> {
         self.turn_within(core, len, 2 * MOVED_WITHIN_BYTES).await
     }
 
     #[flat]
-    async fn turn_within<C: Core>(&self, core: &C, len: usize, bytes: usize) -> Result<Turn<T>> {
-        let arrivals = self.meet.signals().at(0)?;
-        let epoch = core.recall(arrivals).await?.wrapping_add(1);
+    async fn turn_within<C: Core>(&self, core: &C, len: usize, bytes: usize) -> Result<Turn> {
+        let own = self.meet.signals().own(0)?;
+        let (arrivals, epoch) = (own.signal(), Epoch::of(core.own_value(own).await?).next());
         let half = self.scratch.half(epoch);
         let each = len.next_power_of_two();
-        let places = half.len().min(bytes / T::DTYPE.bytes()) / each;
-        let slot = if len * T::DTYPE.bytes() < WORTH_MOVING_BYTES || places < LEAST_PLACES {
+        let size = half.dtype().bytes();
+        let places = half.len().min(bytes / size) / each;
+        let slot = if len * size < WORTH_MOVING_BYTES || places < LEAST_PLACES {
             half
         } else {
-            let staged = self.steps.at(STAGED)?;
-            let count = core.recall(staged).await?;
-            core.notify(staged, Notify::Set(count.wrapping_add(1))).await?;
+            let staged = self.steps.own(STAGED)?;
+            let count = core.own_value(staged).await?;
+            core.notify(staged.signal(), Notify::Set(count.wrapping_add(1)))
+                .await?;
             half.slice(place(count, places) * each..half.len())?
         };
         Ok(Turn {
@@ -316,19 +325,19 @@ pub(crate) fn members(me: Rank, ranks: u32) -> impl Iterator<Item = (Rank, usize
 
 /// One operation of a team: its epoch and its half of the scratch (TEAM-3).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn<T> {
+pub(crate) struct Turn {
     /// My half of the scratch for this operation.
-    pub(crate) slot: Shared<T>,
+    pub(crate) slot: Shared,
     /// My counter of the barrier: the barrier's own steps, one by one, since here a call more is felt.
     arrivals: Signal,
-    epoch: i32,
+    epoch: Epoch,
 }
 
-impl<T: Element> Turn<T> {
+impl Turn {
     /// Says that what I staged is ready. Once per operation.
     #[inline(always)]
     pub(crate) fn arrive<C: Core>(&self, core: &C) -> impl Future<Output = Result<()>> {
-        core.notify(self.arrivals, Notify::Set(self.epoch))
+        core.notify(self.arrivals, Notify::Set(self.epoch.into()))
     }
 
     /// Waits until `peer` has arrived. An operation must wait for everybody before it ends (TEAM-4).

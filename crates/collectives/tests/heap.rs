@@ -8,13 +8,10 @@
 use ringwork_collectives::{
     Algorithm, Team, all_gather, all_reduce, all_to_all, barrier, broadcast, reduce, reduce_scatter,
 };
-use ringwork_isa::{
-    Barrier, Core, Device, Rank, ReduceOp, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals,
-    Span, Tile, part_range,
-};
+use ringwork_isa::{Barrier, Core, Device, Dtype, Rank, ReduceOp, Result, Segment, Shared, Tile, part_range};
+use ringwork_layout::{BufferPlace, CellRow, Layout};
 use ringwork_native::cell::Patience;
-use ringwork_native::memory::PAGE_BYTES;
-use ringwork_native::segment::{Attached, Layout};
+use ringwork_native::segment::Attached;
 use ringwork_native::{NativeCore, Waiting};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,61 +19,34 @@ use std::time::Duration;
 const COUNT: usize = 7;
 const SCRATCH_BYTES: u64 = 256;
 fn packet_area_bytes(ranks: u32) -> u64 {
-    Team::<i32>::packet_words(ranks as usize, 100) as u64 * 8
+    Team::packet_words(ranks as usize, 100) as u64 * 8
 }
 
 /// A rank's handles: a team, an input and an output of `COUNT`.
 struct Place {
-    team: Team<i32>,
+    team: Team,
     x: Shared<i32>,
     y: Shared<i32>,
 }
 
 fn place(layout: &Layout, me: Rank) -> Place {
-    let region = |offset: u64, len: u64| {
-        let base = layout.data_offset() + offset;
-        let (dtype, stride, ranks) = (ringwork_isa::Dtype::I32, layout.stride, layout.ranks);
-        let segment = layout.segment;
-        Region::from_span(Span {
-            segment,
-            base,
-            stride,
-            me,
-            rank: me,
-            ranks,
-            dtype,
-            start: 0,
-            len,
-        })
-        .unwrap()
-    };
-    let signals = |first: u64, count: u32| Signals {
-        segment: layout.segment,
-        base: PAGE_BYTES + first * SIGNAL_STRIDE_BYTES,
-        stride: layout.stride,
-        count,
-        me,
-        ranks: layout.ranks,
-    };
+    let place = |dtype: Dtype, offset: u64, count: usize| BufferPlace { offset, dtype, count };
+    let region = |offset: u64, len: usize| layout.region(me, place(Dtype::I32, offset, len));
+    let signals = |first: u32, count: u32| layout.signals(me, CellRow { first, count });
     let meet = Barrier::new(signals(0, 1));
-    let words: Shared<i32> = region(SCRATCH_BYTES + 128, 0);
-    let words = Span {
-        dtype: ringwork_isa::Dtype::I64,
-        len: packet_area_bytes(layout.ranks) / 8,
-        ..words.span()
-    };
-    let packets = Region::from_span(words).unwrap();
+    let words = packet_area_bytes(layout.ranks) as usize / 8;
+    let packets = layout.region(me, place(Dtype::I64, SCRATCH_BYTES + 128, words));
     Place {
         team: Team::new(
-            region(0, SCRATCH_BYTES / 4),
+            region(0, SCRATCH_BYTES as usize / 4),
             meet,
-            signals(1, Team::<i32>::STEP_CELLS),
+            signals(1, Team::STEP_CELLS),
         )
         .unwrap()
         .with_packets(packets)
         .unwrap(),
-        x: region(SCRATCH_BYTES, COUNT as u64),
-        y: region(SCRATCH_BYTES + 64, COUNT as u64),
+        x: region(SCRATCH_BYTES, COUNT),
+        y: region(SCRATCH_BYTES + 64, COUNT),
     }
 }
 
@@ -85,7 +55,7 @@ fn on_threads(ranks: u32, kernel: impl AsyncFn(&NativeCore, Place) -> Result<()>
     let layout = Layout::windows(
         Segment(1),
         ranks,
-        1 + Team::<i32>::STEP_CELLS,
+        1 + Team::STEP_CELLS,
         SCRATCH_BYTES + 128 + packet_area_bytes(ranks),
     )
     .unwrap();

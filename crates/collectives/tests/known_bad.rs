@@ -14,7 +14,9 @@ use ringwork_collectives::Algorithm;
 use ringwork_collectives::packets::{self, ring_packets};
 use ringwork_collectives::window::{self, Spread};
 use ringwork_isa::stepped::SteppedCore;
-use ringwork_isa::{Compare, Core, Dtype, InOut, Notify, Out, Rank, ReduceOp, Result, Shared, Signals, Tile};
+use ringwork_isa::{
+    Compare, Core, Dtype, Epoch, InOut, Notify, Out, Packets, Rank, ReduceOp, Result, Shared, Signals, Tile,
+};
 use std::future::Future;
 use std::rc::Rc;
 use support::calls::{run_calls, typed};
@@ -84,14 +86,14 @@ async fn one_phase(
     core: SteppedCore,
     rank: Rank,
     world: Rc<World>,
-    slot: fn(Shared<i32>, i32) -> Shared<i32>,
+    slot: fn(Shared<i32>, Epoch) -> Shared<i32>,
 ) -> Result<()> {
     let (meet, scratch) = (world.meet(rank), world.scratch::<i32>(rank));
     let y: Out<i32> = typed(scratch.slice(15..16)?.span());
     for _ in 0..ROUNDS {
         let epoch = meet.epoch(&core).await?;
         let slot = slot(scratch.slice(0..2)?, epoch).slice(0..1)?;
-        core.store(slot, &Tile::new(vec![epoch])).await?;
+        core.store(slot, &Tile::new(vec![epoch.into()])).await?;
         meet.arrive(&core, epoch).await?;
         meet.wait(&core, epoch).await?;
         core.reduce(y, slot.on_all(), ReduceOp::Sum).await?;
@@ -137,7 +139,7 @@ async fn matrix_rounds(
 ) -> Result<()> {
     let (matrix, scratch) = (world.matrix(rank), world.scratch::<i32>(rank));
     for round in 1..=ROUNDS {
-        let slot = scratch.half(round).slice(0..1)?;
+        let slot = scratch.half(Epoch::of(round)).slice(0..1)?;
         core.store(slot, &Tile::new(vec![round])).await?;
         let (how, until) = rule(round);
         matrix_meet(&core, matrix, how, until).await?;
@@ -228,7 +230,7 @@ fn a_broadcast_that_waits_for_the_root_only_lets_the_root_run_ahead() {
             let epoch = meet.epoch(&core).await?;
             let slot = scratch.half(epoch).slice(0..1)?;
             if rank == Rank(0) {
-                core.store(slot, &Tile::new(vec![epoch])).await?;
+                core.store(slot, &Tile::new(vec![epoch.into()])).await?;
             }
             meet.arrive(&core, epoch).await?;
             core.wait(meet.signals().at(0)?.on(Rank(0))?, Compare::Ge, epoch)
@@ -262,7 +264,7 @@ fn data_in_a_window_may_be_changed_after_a_call_but_not_before_all_have_left() {
         let data = world.scratch::<i32>(rank);
         for _ in 0..2 {
             core.store(data, &Tile::new(vec![1; data.len()])).await?;
-            window::all_reduce(&core, world.meet(rank), data, ReduceOp::Sum, spread).await?;
+            window::all_reduce(&core, world.meet(rank), data.erase(), ReduceOp::Sum, spread).await?;
         }
         core.store(data, &Tile::new(vec![0; data.len()])).await
     }
@@ -287,17 +289,18 @@ fn a_ring_of_packets_whose_places_nobody_meets_for_races_and_ours_does_not() {
     }
     async fn hasty(core: SteppedCore, rank: Rank, world: Rc<World>) -> Result<()> {
         // A ring of one place.
-        let (packet, given) = (world.scratch::<i64>(rank), world.steps(rank).at(0)?);
+        let (area, given) = (world.scratch::<i64>(rank), world.steps(rank).own(0)?);
+        let packets = Packets::new(area, (0, 8, 8), 1, given)?;
         let data: InOut<i32> = typed(world.private_buffer(Dtype::I32, 1)[rank.0 as usize]);
         for number in 1..=NUMBERS {
             let root = root(number);
             if rank == root {
-                core.put_packet(packet, data, number).await?;
+                core.put_packet(&packets, data, Epoch::of(number)).await?;
             } else {
-                core.get_packet(data, packet.on(root)?, given.on(root)?, number)
+                core.get_packet(data, &packets.on(root)?, Epoch::of(number))
                     .await?;
             }
-            core.notify(given, Notify::Set(number)).await?;
+            core.notify(given.signal(), Notify::Set(number)).await?;
         }
         Ok(())
     }
@@ -326,11 +329,11 @@ fn a_window_may_be_changed_after_every_zero_copy_collective() {
         let ones = Tile::new(vec![1; data.len()]);
         let change = || core.store(data, &ones);
         change().await?;
-        window::all_gather(&core, meet, data).await?;
+        window::all_gather(&core, meet, data.erase()).await?;
         change().await?;
-        window::broadcast(&core, meet, data, Rank(1)).await?;
+        window::broadcast(&core, meet, data.erase(), Rank(1)).await?;
         change().await?;
-        window::reduce_scatter(&core, meet, data, mine.into(), ReduceOp::Sum).await?;
+        window::reduce_scatter(&core, meet, data.erase(), mine.into(), ReduceOp::Sum).await?;
         change().await
     }
     for ranks in 2..=4 {

@@ -24,16 +24,16 @@ use support::{Schedule, World};
 /// Private memory of one rank: `x` of 12 elements, and `y` of 12.
 #[derive(Clone, Copy)]
 struct Memory {
-    x: In<f32>,
-    y: Out<f32>,
+    x: In,
+    y: Out,
 }
 
 impl Memory {
-    fn x(&self, len: usize) -> In<f32> {
+    fn x(&self, len: usize) -> In {
         self.x.slice(0..len).unwrap()
     }
 
-    fn y(&self, len: usize) -> Out<f32> {
+    fn y(&self, len: usize) -> Out {
         self.y.slice(0..len).unwrap()
     }
 }
@@ -42,7 +42,7 @@ impl Memory {
 /// check would wait for ever; and a barrier of all three afterwards shows that no counter has moved.
 fn refusal<F: Future<Output = Result<()>> + 'static>(
     half: usize,
-    call: impl Fn(SteppedCore, Team<f32>, Memory) -> F + Copy + 'static,
+    call: impl Fn(SteppedCore, Team, Memory) -> F + Copy + 'static,
 ) -> Error {
     let world = Rc::new(World::new(3, 2 * half * 4));
     let (x, y) = (
@@ -54,8 +54,8 @@ fn refusal<F: Future<Output = Result<()>> + 'static>(
     let outcome = world.run_well(Schedule::Random(1), |core, rank| {
         let (team, seen) = (world.team::<f32>(rank), seen.clone());
         let memory = Memory {
-            x: typed(x[rank.0 as usize]),
-            y: typed(y[rank.0 as usize]),
+            x: In::of_span(x[rank.0 as usize]),
+            y: Out::of_span(y[rank.0 as usize]),
         };
         Box::pin(async move {
             if rank == Rank(1) {
@@ -203,7 +203,7 @@ fn counts_too_large_to_multiply_are_refused_instead_of_wrapping() {
             len: u64::MAX / 2,
             ..m.x.span()
         };
-        gather(&core, team, typed(span), m.y, Rank(1)).await
+        gather(&core, team, In::of_span(span), m.y, Rank(1)).await
     });
     assert!(error.to_string().contains("too many to count"), "{error}");
 }
@@ -246,10 +246,9 @@ fn one_rank_needs_no_scratch_and_no_elements_need_nobody() {
 fn a_team_of_things_from_different_domains_is_refused() {
     let (world, other) = (World::new(3, 64), World::new(2, 64));
     let (me, peer) = (Rank(1), Rank(0));
-    let text = |meet: Barrier, steps: Signals, scratch| {
-        Team::<f32>::new(scratch, meet, steps).unwrap_err().to_string()
-    };
-    let scratch = world.scratch(me);
+    let text =
+        |meet: Barrier, steps: Signals, scratch| Team::new(scratch, meet, steps).unwrap_err().to_string();
+    let scratch = world.scratch::<f32>(me);
     assert!(text(other.meet(me), world.steps(me), scratch).ends_with(
         "the scratch is held by rank 1 of 3, the barrier by rank 1 of 2; open both on one domain"
     ));

@@ -8,9 +8,8 @@
 mod support;
 
 use ringwork_collectives::{Post, all_to_all_v, exchange, recv, send};
-use ringwork_isa::{Dtype, ErrorKind, Rank, Result};
+use ringwork_isa::{Dtype, ErrorKind, In, Out, Rank, Result};
 use std::rc::Rc;
-use support::calls::typed;
 use support::engine::Kernel;
 use support::{Rng, Schedule, World};
 
@@ -32,7 +31,7 @@ fn messages_of_any_length_arrive_in_order_whatever_the_schedule_and_the_count_be
         let mut rng = Rng(seed);
         let first = [0, i32::MAX - 3, -2][seed as usize % 3];
         let world = Rc::new(World::with(3, 64, 16 << 10, first));
-        let post: Rc<Vec<Post<i32>>> = Rc::new(world.post(1 + rng.below(5)));
+        let post: Rc<Vec<Post>> = Rc::new(world.post(Dtype::I32, 1 + rng.below(5)));
         let lengths: Vec<usize> = (0..6).map(|_| rng.below(30)).collect();
         let all: usize = lengths.iter().sum();
         let (x, y) = (
@@ -51,21 +50,9 @@ fn messages_of_any_length_arrive_in_order_whatever_the_schedule_and_the_count_be
                     let range = start..start + len;
                     start += len;
                     if rank.0 == from {
-                        send(
-                            &core,
-                            post,
-                            typed::<i32, ringwork_isa::Read>(x).slice(range)?,
-                            Rank(to),
-                        )
-                        .await?;
+                        send(&core, post, In::of_span(x).slice(range)?, Rank(to)).await?;
                     } else if rank.0 == to {
-                        recv(
-                            &core,
-                            post,
-                            typed::<i32, ringwork_isa::Write>(y).slice(range)?,
-                            Rank(from),
-                        )
-                        .await?;
+                        recv(&core, post, Out::of_span(y).slice(range)?, Rank(from)).await?;
                     }
                 }
                 Ok(())
@@ -83,7 +70,7 @@ fn rings_that_exchange_do_not_wait_in_a_circle() {
         let ranks = 2 + rng.below(4) as u32;
         let (each, len) = (1 + rng.below(4), rng.below(40));
         let world = Rc::new(World::with(ranks, 64, 16 << 10, 0));
-        let post: Rc<Vec<Post<i32>>> = Rc::new(world.post(each));
+        let post: Rc<Vec<Post>> = Rc::new(world.post(Dtype::I32, each));
         let (x, y) = (
             world.private_buffer(Dtype::I32, len),
             world.private_buffer(Dtype::I32, len),
@@ -91,7 +78,7 @@ fn rings_that_exchange_do_not_wait_in_a_circle() {
         numbered(&world, &x);
         let kernel = |core, rank: Rank| -> Kernel {
             let post = post[rank.0 as usize];
-            let (x, y) = (typed(x[rank.0 as usize]), typed(y[rank.0 as usize]));
+            let (x, y) = (In::of_span(x[rank.0 as usize]), Out::of_span(y[rank.0 as usize]));
             let (next, before) = ((rank.0 + 1) % ranks, (rank.0 + ranks - 1) % ranks);
             Box::pin(async move { exchange(&core, post, (x, Rank(next)), (y, Rank(before))).await })
         };
@@ -106,23 +93,17 @@ fn rings_that_exchange_do_not_wait_in_a_circle() {
 #[test]
 fn a_message_of_another_length_is_named_and_none_goes_to_oneself() {
     let world = Rc::new(World::with(2, 64, 8 << 10, 0));
-    let post: Rc<Vec<Post<i32>>> = Rc::new(world.post(4));
+    let post: Rc<Vec<Post>> = Rc::new(world.post(Dtype::I32, 4));
     let x = world.private_buffer(Dtype::I32, 8);
     let kernel = |core, rank: Rank| -> Kernel {
         let (post, x) = (post[rank.0 as usize], x[rank.0 as usize]);
         Box::pin(async move {
             if rank.0 == 0 {
-                let to_me: Result<()> = send(&core, post, typed(x), rank).await;
+                let to_me: Result<()> = send(&core, post, In::of_span(x), rank).await;
                 assert!(to_me.unwrap_err().to_string().contains("itself"));
-                send(&core, post, typed(x), Rank(1)).await
+                send(&core, post, In::of_span(x), Rank(1)).await
             } else {
-                recv(
-                    &core,
-                    post,
-                    typed::<i32, ringwork_isa::Write>(x).slice(0..7)?,
-                    Rank(0),
-                )
-                .await
+                recv(&core, post, Out::of_span(x).slice(0..7)?, Rank(0)).await
             }
         })
     };
@@ -159,12 +140,8 @@ fn all_to_all_with_any_counts_gives_everybody_what_is_meant_for_it() {
         let kernel = |core, rank: Rank| -> Kernel {
             let (me, counts) = (rank.0 as usize, counts.clone());
             let team = world.team::<i32>(rank);
-            let x = typed::<i32, ringwork_isa::Read>(x[me])
-                .slice(0..sent(me))
-                .unwrap();
-            let y = typed::<i32, ringwork_isa::Write>(y[me])
-                .slice(0..got(me))
-                .unwrap();
+            let x = In::of_span(x[me]).slice(0..sent(me)).unwrap();
+            let y = Out::of_span(y[me]).slice(0..got(me)).unwrap();
             Box::pin(async move { all_to_all_v(&core, team, x, y, &counts).await })
         };
         world.run_well(Schedule::from_seed(seed), kernel).unwrap();

@@ -3,8 +3,8 @@
 
 use crate::Machine;
 use crate::refused::refused;
-use ringwork_isa::functions::{gelu, silu, softmax};
-use ringwork_isa::{Core, Dtype, Element, Float, ReduceOp, Tile, Work, bf16, f16, with_dtype};
+use ringwork_isa::activations::{gelu, layer_norm, log_softmax, rms_norm, silu, softmax};
+use ringwork_isa::{Core, Dtype, Element, Float, ReduceOp, Tile, TileOps, Work, bf16, f16, with_dtype};
 
 fn tile<T: Element>(values: impl IntoIterator<Item = i64>) -> Tile<T> {
     Tile::new(values.into_iter().map(T::from_i64).collect())
@@ -117,6 +117,25 @@ pub fn functions_of_tiles_are_as_near_as_their_type_allows<M: Machine>() {
             })
             .collect();
         near(&softmax(core, &x).await?, &parts, 8.0);
+        let logs: Vec<f64> = parts.iter().map(|part| part.ln()).collect();
+        near(&log_softmax(core, &x).await?, &logs, 8.0);
+        let (weight, bias) = (rough::<T>(1, 40, 5), rough::<T>(1, 40, 6));
+        let (weights, biases) = (f64s(&weight), f64s(&bias));
+        let normal = |row: &[f64], mean: f64| -> Vec<f64> {
+            let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 40.0;
+            let scaled = row.iter().map(|x| (x - mean) / (variance + 1e-3).sqrt());
+            scaled.zip(&weights).map(|(x, weight)| x * weight).collect()
+        };
+        let rms: Vec<f64> = xs.chunks(40).flat_map(|row| normal(row, 0.0)).collect();
+        near(&rms_norm(core, &x, &weight, 1e-3).await?, &rms, 8.0);
+        let layer = xs
+            .chunks(40)
+            .flat_map(|row| normal(row, row.iter().sum::<f64>() / 40.0));
+        let layer: Vec<f64> = layer
+            .zip(biases.iter().cycle())
+            .map(|(x, bias)| x + bias)
+            .collect();
+        near(&layer_norm(core, &x, &weight, &bias, 1e-3).await?, &layer, 12.0);
         Ok(())
     }
     M::new(1).run_well(async |core, _| {

@@ -4,8 +4,8 @@
 use crate::refused::refused;
 use crate::{DATA_BYTES, Machine, Seat};
 use ringwork_isa::{
-    Core, Dtype, Element, MAX_RANKS, Rank, ReduceOp, Region, Result, Segment, Shared, Span, Tile, Window,
-    with_dtype,
+    Core, Dtype, Element, MAX_RANKS, Rank, ReduceOp, Region, Result, Segment, Shared, Span, Tile, TileOps,
+    Window, with_dtype,
 };
 
 fn tile<T: Element>(values: impl IntoIterator<Item = i64>) -> Tile<T> {
@@ -125,7 +125,7 @@ pub fn a_reduction_to_all_is_the_same_reduction_on_every_rank<M: Machine>() {
                 core.store(data, &rough(seat.me.0)).await?;
                 meet.arrive_and_wait(core).await?;
                 if seat.me == Rank(round % 3) {
-                    core.reduce_to_all(data, op).await?;
+                    core.reduce(data.on_all(), data.on_all(), op).await?;
                 }
                 meet.arrive_and_wait(core).await?;
                 assert_eq!(core.load(data).await?, folded(op), "{op} of {}", T::DTYPE);
@@ -145,7 +145,7 @@ pub fn a_reduction_to_both_is_the_same_reduction_in_two_places<M: Machine>() {
                 core.store(if reduces { own } else { shared }, &rough(seat.me.0)).await?;
                 meet.arrive_and_wait(core).await?;
                 if reduces {
-                    core.reduce_to_both(own, shared, shared.on_others(own), op).await?;
+                    core.reduce((own, shared), shared.on_others(own), op).await?;
                     for place in [own, shared] {
                         assert_eq!(core.load(place).await?, folded(op), "{op} of {}", T::DTYPE);
                     }
@@ -160,10 +160,10 @@ pub fn a_reduction_to_both_is_the_same_reduction_in_two_places<M: Machine>() {
 pub fn a_reduction_to_places_of_unequal_lengths_is_refused_and_writes_nothing<M: Machine>() {
     M::new(1).run_well(async |core, seat| {
         let all = count(core, seat).await?;
-        let (dst, shared, source) = (all.slice(0..2)?, all.slice(2..5)?, all.slice(5..8)?);
+        let (dst, other, source) = (all.slice(0..2)?, all.slice(2..5)?, all.slice(5..7)?);
         refused!(
-            core.reduce_to_both(dst, shared, [source], ReduceOp::Sum),
-            "{site}: the shared place has 3 elements where 2 are needed"
+            core.reduce((dst, other), [source], ReduceOp::Sum),
+            "{site}: the second destination has 3 elements where 2 are needed"
         );
         holds(core, all, UNTOUCHED).await
     });

@@ -16,6 +16,8 @@ pub mod compute;
 #[doc(hidden)]
 pub mod data;
 #[doc(hidden)]
+pub mod elementwise;
+#[doc(hidden)]
 pub mod order;
 #[doc(hidden)]
 pub mod queues;
@@ -26,9 +28,8 @@ pub mod signals;
 #[doc(hidden)]
 pub use refused::check;
 
-use ringwork_isa::{
-    Barrier, Core, Element, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared, Signal, Signals, Span,
-};
+use ringwork_isa::{Barrier, Core, Element, Rank, Result, SIGNAL_STRIDE_BYTES, Shared, Signal, Signals};
+use ringwork_layout::{BufferPlace, CellRow, Layout};
 
 /// A domain on some platform: fresh windows, signals at zero.
 pub trait Machine: Sized {
@@ -39,7 +40,7 @@ pub trait Machine: Sized {
     fn new(ranks: u32) -> Self;
 
     /// Where the windows are.
-    fn windows(&self) -> Windows;
+    fn layout(&self) -> Layout;
 
     /// Runs a kernel on every rank at once; what each returned, in rank order. A panic of one is a panic
     /// of this.
@@ -66,59 +67,34 @@ pub const SIGNALS: u32 = 20;
 /// Bytes of data of each rank.
 pub const DATA_BYTES: u64 = 8192 - SIGNALS as u64 * SIGNAL_STRIDE_BYTES;
 
-/// Where the windows of a domain are, for making handles.
-#[derive(Clone, Copy, Debug)]
-pub struct Windows {
-    /// The segment.
-    pub segment: Segment,
-    /// Bytes from one rank's window to the next.
-    pub stride: u64,
-    /// Byte offset of signal 0 of rank 0.
-    pub signals_base: u64,
-    /// Byte offset of the data of rank 0.
-    pub data_base: u64,
-}
-
 /// A rank's place in the domain: what its handles are made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Seat {
     /// The rank.
     pub me: Rank,
-    /// Ranks in the domain.
-    pub ranks: u32,
     /// Where the windows are.
-    pub windows: Windows,
+    pub layout: Layout,
 }
 
 impl Seat {
     /// `len` elements at a byte offset of the data. Not checked: cores are what is tested.
     #[must_use]
-    pub fn buffer<T: Element>(&self, offset_bytes: u64, len: u64) -> Shared<T> {
-        let span = Span {
-            segment: self.windows.segment,
-            base: self.windows.data_base.wrapping_add(offset_bytes),
-            stride: self.windows.stride,
-            me: self.me,
-            rank: self.me,
-            ranks: self.ranks,
-            dtype: T::DTYPE,
-            start: 0,
-            len,
-        };
-        Region::from_span(span).unwrap()
+    pub fn buffer<T: Element>(&self, offset: u64, len: u64) -> Shared<T> {
+        let (dtype, count) = (T::DTYPE, usize::try_from(len).unwrap());
+        self.layout.region(self.me, BufferPlace { offset, dtype, count })
     }
 
     /// All my signals.
     #[must_use]
     pub fn signals(&self) -> Signals {
-        Signals {
-            segment: self.windows.segment,
-            base: self.windows.signals_base,
-            stride: self.windows.stride,
-            count: SIGNALS,
-            me: self.me,
-            ranks: self.ranks,
-        }
+        self.row(0)
+    }
+
+    /// My signals from one on.
+    #[must_use]
+    pub fn row(&self, first: u32) -> Signals {
+        let count = SIGNALS - first;
+        self.layout.signals(self.me, CellRow { first, count })
     }
 
     /// One of my signals.
@@ -136,6 +112,7 @@ impl Seat {
 
 /// The whole suite, as tests of one [`Machine`]. `suite!(ItsMachine, simulated)` is for one whose memory is made of
 /// segments alone: it has no header to protect and nobody who can die.
+/// `suite!(ItsMachine, stepping)` is for one that does an instruction when it is awaited.
 #[macro_export]
 macro_rules! suite {
     ($machine:ty) => {
@@ -155,6 +132,12 @@ macro_rules! suite {
         );
         $crate::suite!($machine; queues:
             a_full_queue_names_the_reader_that_stopped,
+        );
+    };
+    ($machine:ty, stepping) => {
+        $crate::suite!($machine; order:
+            an_instruction_that_is_awaited_out_of_order_names_both_lines,
+            an_instruction_that_is_never_awaited_is_an_error,
         );
     };
     ($machine:ty, simulated) => {
@@ -179,7 +162,7 @@ macro_rules! suite {
             set_stores_and_add_adds_wrapping,
             a_rank_sees_its_own_notifications_at_once,
             every_comparison_tests_what_it_says,
-            a_satisfied_wait_returns_the_value,
+            a_satisfied_wait_goes_on,
         );
         $crate::suite!($machine; compute:
             tiles_add_and_multiply_element_by_element,
@@ -191,6 +174,16 @@ macro_rules! suite {
             a_product_is_summed_wide_in_the_order_of_k,
             spending_changes_nothing,
         );
+        $crate::suite!($machine; elementwise:
+            functions_have_the_bits_of_an_f64_that_is_rounded_once,
+            sums_and_quotients_have_the_bits_of_an_f64_that_is_rounded_once,
+            comparisons_make_masks_that_select,
+            not_a_number_compares_as_unequal_and_integers_do_not_wrap,
+            columns_are_reduced_wide_in_the_order_of_the_rows,
+            constants_and_counts_have_every_type,
+            every_operation_keeps_the_shape_of_a_hollow_tile,
+            operands_that_do_not_fit_are_refused_with_both_shapes,
+        );
         $crate::suite!($machine; order:
             what_was_put_before_a_notify_is_there_after_the_wait,
             adds_of_all_ranks_are_never_lost,
@@ -198,6 +191,8 @@ macro_rules! suite {
             one_barrier_and_two_halves_are_enough_for_any_number_of_rounds,
             one_signal_wakes_every_rank_that_waits_for_it,
             packets_carry_any_length_and_reduce_in_rank_order,
+            a_packet_publishes_everything_its_writer_did_before,
+            more_than_a_packet_holds_is_refused,
         );
         $crate::suite!($machine; queues:
             messages_go_both_ways_around_a_ring_in_order,

@@ -3,7 +3,7 @@
 
 use crate::refused::refused;
 use crate::{Machine, Seat};
-use ringwork_isa::{Core, Element, Notify, Port, Queues, Rank, Result, Shared, Signals, Tile};
+use ringwork_isa::{Core, Element, Notify, Port, Queues, Rank, Result, Shared, Tile};
 
 /// Ports of a ring: to the rank before, and to the one after.
 const WEST: u32 = 0;
@@ -12,18 +12,12 @@ const DEPTH: u32 = 2;
 
 /// Two ports with two slots of five elements each, over the signals from the fourth on.
 fn queues<T: Element>(seat: Seat) -> Queues<T> {
-    let row = seat.signals();
-    let cells = Signals {
-        base: row.base + 4 * ringwork_isa::SIGNAL_STRIDE_BYTES,
-        count: row.count - 4,
-        ..row
-    };
-    Queues::new(seat.buffer(1024, 20), cells, 2, DEPTH).unwrap()
+    Queues::new(seat.buffer(1024, 20), seat.row(4), 2, DEPTH).unwrap()
 }
 
 /// My ports in a ring: west and east. In a ring of two both lead to the same peer.
 fn ring<T: Element>(seat: Seat) -> (Port<T>, Port<T>) {
-    let (me, ranks) = (seat.me.0, seat.ranks);
+    let (me, ranks) = (seat.me.0, seat.layout.ranks);
     let queues = queues(seat);
     let west = queues.port(WEST, Rank((me + ranks - 1) % ranks), EAST).unwrap();
     let east = queues.port(EAST, Rank((me + 1) % ranks), WEST).unwrap();

@@ -32,7 +32,7 @@ pub fn a_rank_sees_its_own_notifications_at_once<M: Machine>() {
             core.copy(seat.buffer::<u8>(2048, 2048).on(other)?, data).await?;
             core.notify(mine, Notify::Set(10 * round)).await?;
             assert_eq!(core.peek(mine).await?, 10 * round);
-            assert_eq!(core.recall(mine).await?, 10 * round);
+            assert_eq!(core.own_value(seat.signals().own(4)?).await?, 10 * round);
             core.notify(mine, Notify::Add(1)).await?;
             core.notify(mine, Notify::Add(1)).await?;
             assert!(core.test(mine, Compare::Eq, 10 * round + 2).await?);
@@ -40,7 +40,7 @@ pub fn a_rank_sees_its_own_notifications_at_once<M: Machine>() {
             assert_eq!(core.peek(theirs).await?, round);
         }
         core.wait(mine, Compare::Eq, 82).await?;
-        core.wait(seat.signal(5), Compare::Eq, 8).await.map(drop)
+        core.wait(seat.signal(5), Compare::Eq, 8).await
     });
 }
 
@@ -71,7 +71,7 @@ pub fn every_comparison_tests_what_it_says<M: Machine>() {
     });
 }
 
-pub fn a_satisfied_wait_returns_the_value<M: Machine>() {
+pub fn a_satisfied_wait_goes_on<M: Machine>() {
     M::new(1).run_well(async |core, seat| {
         let signal = seat.signal(3);
         core.notify(signal, Notify::Set(i32::MIN)).await?;
@@ -84,7 +84,7 @@ pub fn a_satisfied_wait_returns_the_value<M: Machine>() {
             (Compare::Lt, i32::MIN + 1),
             (Compare::Le, i32::MIN),
         ] {
-            assert_eq!(core.wait(signal, compare, operand).await?, i32::MIN);
+            core.wait(signal, compare, operand).await?;
         }
         Ok(())
     });

@@ -1,6 +1,6 @@
 //! The epoch barrier: all members meet, any number of times, with counters that only grow.
 
-use crate::{Compare, Core, Notify, Rank, Result, Signals};
+use crate::{Compare, Core, Epoch, Notify, Rank, Result, Signals};
 use serde::{Deserialize, Serialize};
 
 /// A meeting point of all members of a domain.
@@ -53,11 +53,11 @@ impl Barrier {
     /// Only if the handle is stale.
     #[track_caller]
     #[inline(always)]
-    pub fn epoch<C: Core>(&self, core: &C) -> impl Future<Output = Result<i32>> {
-        let mine = self.arrivals.at(0).map(|mine| core.recall(mine));
+    pub fn epoch<C: Core>(&self, core: &C) -> impl Future<Output = Result<Epoch>> {
+        let mine = self.arrivals.own(0).map(|mine| core.own_value(mine));
         #[inline(always)]
         async move {
-            Ok(mine?.await?.wrapping_add(1))
+            Ok(Epoch::of(mine?.await?).next())
         }
     }
 
@@ -67,9 +67,9 @@ impl Barrier {
     /// Only if the handle is stale.
     #[track_caller]
     #[inline(always)]
-    pub fn arrive<C: Core>(&self, core: &C, epoch: i32) -> impl Future<Output = Result<()>> {
+    pub fn arrive<C: Core>(&self, core: &C, epoch: Epoch) -> impl Future<Output = Result<()>> {
         let mine = self.arrivals.at(0);
-        let arrive = mine.map(|mine| core.notify(mine, Notify::Set(epoch)));
+        let arrive = mine.map(|mine| core.notify(mine, Notify::Set(epoch.into())));
         #[inline(always)]
         async move {
             arrive?.await
@@ -82,7 +82,7 @@ impl Barrier {
     /// As [`Core::wait`].
     #[track_caller]
     #[inline(always)]
-    pub fn wait<C: Core>(&self, core: &C, epoch: i32) -> impl Future<Output = Result<()>> {
+    pub fn wait<C: Core>(&self, core: &C, epoch: Epoch) -> impl Future<Output = Result<()>> {
         let (barrier, at) = (*self, core.attribution().site());
         #[inline(always)]
         async move {
@@ -92,7 +92,7 @@ impl Barrier {
     }
 
     #[inline(always)]
-    fn wait_for_all<C: Core>(&self, core: &C, epoch: i32) -> impl Future<Output = Result<()>> {
+    fn wait_for_all<C: Core>(&self, core: &C, epoch: Epoch) -> impl Future<Output = Result<()>> {
         let (mine, ranks) = (self.arrivals.at(0), self.ranks());
         #[inline(always)]
         async move {

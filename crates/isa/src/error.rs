@@ -1,6 +1,6 @@
 //! What can go wrong inside a kernel, with the facts in it.
 
-use crate::{Compare, Device, QueueEnd, QueueSignal, Rank, Segment, Signal, queue};
+use crate::{Compare, Device, Dtype, QueueEnd, QueueSignal, Rank, Segment, Signal, Span, queue};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -164,6 +164,18 @@ pub enum ErrorKind {
         /// The kernel's line.
         site: Site,
     },
+    /// Two regions that must have the same element type do not.
+    #[error("{site}: {what} has elements of type {got} where {wanted} is needed")]
+    DtypeMismatch {
+        /// Which operand.
+        what: Cow<'static, str>,
+        /// Its element type.
+        got: Dtype,
+        /// The element type needed.
+        wanted: Dtype,
+        /// The kernel's line.
+        site: Site,
+    },
     /// A tile has another shape than an instruction needs.
     #[error("{site}: {what} is {}x{} where {}x{} is needed", .got[0], .got[1], .wanted[0], .wanted[1])]
     ShapeMismatch {
@@ -320,12 +332,6 @@ impl Error {
         &self.0
     }
 
-    /// What went wrong, to be taken apart.
-    #[must_use]
-    pub fn into_kind(self) -> ErrorKind {
-        *self.0
-    }
-
     /// Refuses `what`, which was given as `got` elements at `at` where `wanted` are needed.
     ///
     /// # Errors
@@ -341,6 +347,40 @@ impl Error {
             return Ok(());
         }
         Err(Error::length_mismatch(what, got, wanted, at))
+    }
+
+    /// Refuses `what`, an operand at `at` that has another length or element type than `wanted`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LengthMismatch`] or [`ErrorKind::DtypeMismatch`].
+    #[inline(always)]
+    pub fn check_operands(
+        what: &'static str,
+        got: &Span,
+        wanted: &Span,
+        at: &'static Location<'static>,
+    ) -> Result<()> {
+        if got.dtype != wanted.dtype {
+            return Err(Error::dtype_mismatch(what, got.dtype, wanted.dtype, at));
+        }
+        Error::check_length(what, got.len, wanted.len, at)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn dtype_mismatch(
+        what: &'static str,
+        got: Dtype,
+        wanted: Dtype,
+        at: &'static Location<'static>,
+    ) -> Error {
+        ErrorKind::DtypeMismatch {
+            what: what.into(),
+            got,
+            wanted,
+            site: at.into(),
+        }
+        .into()
     }
 
     #[cold]

@@ -1,16 +1,19 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod activations;
 mod attribution;
 mod barrier;
 mod contributions;
 mod core;
 mod counted;
 mod dtype;
+mod epoch;
+mod erased;
 mod error;
 mod fingerprint;
 mod float;
-pub mod functions;
+
 mod host_port;
 mod ids;
 mod op;
@@ -24,14 +27,17 @@ mod sources;
 pub mod stepped;
 mod task;
 mod tile;
+mod tile_ops;
 mod way;
 
 pub use attribution::{Attributed, Attribution};
 pub use barrier::Barrier;
 pub use contributions::{Contributions, Difference, Piece, Wrong};
-pub use core::{Core, Work, matrix_work, others};
+pub use core::{Core, Work, others};
 pub use counted::Counted;
 pub use dtype::{Dtype, Element};
+pub use epoch::Epoch;
+pub use erased::{AnyTile, ElementType, Erased, TileValues};
 pub use error::{Error, ErrorKind, Result, Site, Waited};
 pub use fingerprint::{Fingerprint, Operation};
 pub use float::Float;
@@ -40,7 +46,7 @@ pub use host_port::{HostPort, Received, Reply, Request};
 pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};
 pub use op::ReduceOp;
 pub use packet::{
-    FLAGGED_BYTES, LINE_BYTES, LINE_WORDS, is_beside_flag, pack, packet_lines, packet_payload, unpack,
+    FLAGGED_BYTES, LINE_BYTES, LINE_WORDS, Packets, is_beside_flag, packet_lines, packet_payload,
 };
 pub use port_layout::{Direction, Header, MessageKind, PortCell, PortLayout, Returns};
 pub use product::{product, product_in_blocks};
@@ -49,8 +55,12 @@ pub use region::{
     Access, CanRead, CanWrite, In, InOut, Out, Read, ReadWrite, Region, Shared, Span, Window, Write,
     part_range,
 };
-pub use signal::{Compare, Notify, SIGNAL_STRIDE_BYTES, Signal, Signals};
-pub use sources::{OnAll, OnOthers, Sources};
-pub use task::{Arg, Argument, KernelId, Param, Parameter, Tag, Task, Value, decode, signature_hash};
+pub use signal::{Compare, Notify, OwnSignal, SIGNAL_STRIDE_BYTES, Signal, Signals};
+pub use sources::{Destinations, OnAll, OnOthers, Sources};
+pub use task::{
+    Arg, Argument, KernelId, Param, Parameter, Tag, Task, Value, decode, dtype_of, float_needed,
+    signature_hash,
+};
 pub use tile::Tile;
+pub use tile_ops::TileOps;
 pub use way::Way;

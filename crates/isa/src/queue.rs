@@ -24,7 +24,10 @@
 //! - **QUE-4 (numbers stay).** A send or receive has its number when it is issued. So asynchronous ones may be
 //!   finished in any order.
 
-use crate::{Core, Element, Error, ErrorKind, Notify, Rank, Result, Shared, Signal, Signals, Site, Tile};
+use crate::{
+    Compare, Core, ElementType, Erased, Error, ErrorKind, Notify, Rank, Result, Shared, Signal, Signals,
+    Site, TileValues,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -80,20 +83,22 @@ pub(crate) fn describe(f: &mut fmt::Formatter<'_>, end: QueueEnd, value: i32, ne
 
 /// The ports of one member. A handle: copy it freely.
 #[derive(Clone, Copy, Debug)]
-pub struct Queues<T> {
+pub struct Queues<T = Erased> {
     slots: Shared<T>,
     cells: Signals,
     ports: u32,
     depth: u32,
 }
 
-impl<T: Element> Queues<T> {
+impl Queues {
     /// Signals that a member needs for `ports` ports of `depth` slots each.
     #[must_use]
     pub const fn cells(ports: u32, depth: u32) -> u32 {
         ports * (2 + 3 * depth)
     }
+}
 
+impl<T: ElementType> Queues<T> {
     /// Queues over a buffer that is cut into equal slots, and signals that nothing else touches.
     ///
     /// # Errors
@@ -189,14 +194,14 @@ impl<T: Element> Queues<T> {
 
 /// One port: where I send to and receive from. A handle: copy it freely.
 #[derive(Clone, Copy, Debug)]
-pub struct Port<T> {
+pub struct Port<T = Erased> {
     queues: Queues<T>,
     index: u32,
     peer: Rank,
     theirs: u32,
 }
 
-impl<T: Element> Port<T> {
+impl<T: ElementType> Port<T> {
     /// Its number among mine.
     #[must_use]
     pub fn index(&self) -> u32 {
@@ -266,9 +271,12 @@ impl<T: Element> Port<T> {
 
     /// Takes the next number of mine, to send (0) or to receive (1).
     async fn reserve<C: Core>(&self, core: &C, which: u32) -> Result<i32> {
-        let count = self.cell(self.queues.rank(), self.index, which, QueueSignal::Count)?;
-        let number = core.recall(count).await?;
-        core.notify(count, Notify::Set(number.wrapping_add(1))).await?;
+        let count = self
+            .cell(self.queues.rank(), self.index, which, QueueSignal::Count)?
+            .owned();
+        let number = core.own_value(count).await?;
+        let next = Notify::Set(number.wrapping_add(1));
+        core.notify(count.signal(), next).await?;
         Ok(number)
     }
 
@@ -287,10 +295,19 @@ impl<T: Element> Port<T> {
         Ok((full, number.wrapping_add(1)))
     }
 
-    async fn put<C: Core>(&self, core: &C, number: i32, tile: &Tile<T>) -> Result<()> {
-        let slot = self.slot(self.peer, self.theirs, number, tile.len())?;
+    /// Takes the next number, waits for its slot to be free, and puts the tile.
+    pub(crate) async fn send<C: Core>(&self, core: &C, tile: &T::Tile) -> Result<()> {
+        self.check(core, tile.elements())?;
+        let number = self.reserve(core, 0).await?;
+        let (free, needed) = self.free(number)?;
+        core.wait(free, Compare::Ge, needed).await?;
+        self.put(core, number, tile).await
+    }
+
+    async fn put<C: Core>(&self, core: &C, number: i32, tile: &T::Tile) -> Result<()> {
+        let slot = self.slot(self.peer, self.theirs, number, tile.elements())?;
         let theirs = |signal| self.slot_cell(self.peer, self.theirs, number, signal);
-        let length = i32::try_from(tile.len()).unwrap_or(i32::MAX);
+        let length = i32::try_from(tile.elements()).unwrap_or(i32::MAX);
         // Before `full`, which publishes both (QUE-2); the slot is ours until then (QUE-3).
         core.notify(theirs(QueueSignal::Length)?, Notify::Set(length))
             .await?;
@@ -299,12 +316,12 @@ impl<T: Element> Port<T> {
     }
 
     /// Begins to read a message that is there.
-    async fn take<C: Core>(&self, core: &C, number: i32, len: usize) -> Result<(Ticket, Tile<T>)> {
+    async fn take<C: Core>(&self, core: &C, number: i32, len: usize) -> Result<(Ticket, T::Tile)> {
         let me = self.queues.rank();
-        let length = core
-            .peek(self.slot_cell(me, self.index, number, QueueSignal::Length)?)
-            .await?;
-        if usize::try_from(length).ok() != Some(len) {
+        let length = self.slot_cell(me, self.index, number, QueueSignal::Length)?;
+        let wanted = i32::try_from(len).unwrap_or(i32::MAX);
+        if !core.test(length, Compare::Eq, wanted).await? {
+            let length = core.peek(length).await?;
             return Err(ErrorKind::LengthMismatch {
                 what: format!(
                     "the message from rank {} in the queue of port {}",
@@ -348,20 +365,20 @@ impl Pending for Copying {
 /// A message on its way out, by [`Core::send_async`].
 #[derive(Debug)]
 #[must_use = "the message may not go out before it is joined"]
-pub struct Sending<T> {
+pub struct Sending<T: ElementType> {
     port: Port<T>,
     number: i32,
     /// What could not be put yet.
-    left: Option<Tile<T>>,
+    left: Option<T::Tile>,
 }
 
-impl<T: Element> Sending<T> {
+impl<T: ElementType> Sending<T> {
     /// Gives the message its number, and puts it if there is room.
-    pub(crate) async fn begin<C: Core>(core: &C, port: Port<T>, tile: &Tile<T>) -> Result<Sending<T>> {
-        port.check(core, tile.len())?;
+    pub(crate) async fn begin<C: Core>(core: &C, port: Port<T>, tile: &T::Tile) -> Result<Sending<T>> {
+        port.check(core, tile.elements())?;
         let number = port.reserve(core, 0).await?;
         let (free, needed) = port.free(number)?;
-        let left = if core.test(free, crate::Compare::Ge, needed).await? {
+        let left = if core.test(free, Compare::Ge, needed).await? {
             port.put(core, number, tile).await?;
             None
         } else {
@@ -371,12 +388,12 @@ impl<T: Element> Sending<T> {
     }
 }
 
-impl<T: Element> Pending for Sending<T> {
+impl<T: ElementType> Pending for Sending<T> {
     type Output = ();
     async fn finish<C: Core>(self, core: &C) -> Result<()> {
         if let Some(tile) = &self.left {
             let (free, needed) = self.port.free(self.number)?;
-            core.wait(free, crate::Compare::Ge, needed).await?;
+            core.wait(free, Compare::Ge, needed).await?;
             self.port.put(core, self.number, tile).await?;
         }
         Ok(())
@@ -386,47 +403,50 @@ impl<T: Element> Pending for Sending<T> {
 /// A message on its way in, by [`Core::recv_async`].
 #[derive(Debug)]
 #[must_use = "the message is not here before it is joined"]
-pub struct Receiving<T> {
+pub struct Receiving<T: ElementType> {
     port: Port<T>,
     number: i32,
     len: usize,
     /// The read of its slot, if it was there.
-    begun: Option<(Ticket, Tile<T>)>,
+    begun: Option<(Ticket, T::Tile)>,
 }
 
-impl<T: Element> Receiving<T> {
-    /// Gives the message its number, and begins to read it if it is there.
-    pub(crate) async fn begin<C: Core>(core: &C, port: Port<T>, len: usize) -> Result<Receiving<T>> {
+impl<T: ElementType> Receiving<T> {
+    /// Gives the message its number.
+    pub(crate) async fn later<C: Core>(core: &C, port: Port<T>, len: usize) -> Result<Receiving<T>> {
         port.check(core, len)?;
-        let number = port.reserve(core, 1).await?;
-        let (full, needed) = port.full(number)?;
-        let begun = if core.test(full, crate::Compare::Ge, needed).await? {
-            Some(port.take(core, number, len).await?)
-        } else {
-            None
-        };
         Ok(Receiving {
             port,
-            number,
+            number: port.reserve(core, 1).await?,
             len,
-            begun,
+            begun: None,
         })
+    }
+
+    /// Gives the message its number, and begins to read it if it is there.
+    pub(crate) async fn begin<C: Core>(core: &C, port: Port<T>, len: usize) -> Result<Receiving<T>> {
+        let mut receiving = Receiving::later(core, port, len).await?;
+        let (full, needed) = port.full(receiving.number)?;
+        if core.test(full, Compare::Ge, needed).await? {
+            receiving.begun = Some(port.take(core, receiving.number, len).await?);
+        }
+        Ok(receiving)
     }
 
     /// Waits until it is there, and begins to read it.
     async fn arrive<C: Core>(&mut self, core: &C) -> Result<()> {
         if self.begun.is_none() {
             let (full, needed) = self.port.full(self.number)?;
-            core.wait(full, crate::Compare::Ge, needed).await?;
+            core.wait(full, Compare::Ge, needed).await?;
             self.begun = Some(self.port.take(core, self.number, self.len).await?);
         }
         Ok(())
     }
 }
 
-impl<T: Element> Pending for Receiving<T> {
-    type Output = Tile<T>;
-    async fn finish<C: Core>(mut self, core: &C) -> Result<Tile<T>> {
+impl<T: ElementType> Pending for Receiving<T> {
+    type Output = T::Tile;
+    async fn finish<C: Core>(mut self, core: &C) -> Result<T::Tile> {
         self.arrive(core).await?;
         let Receiving {
             port, number, begun, ..
@@ -442,13 +462,13 @@ impl<T: Element> Pending for Receiving<T> {
 }
 
 /// Several messages at once: all are waited for, then their slots are read side by side.
-impl<T: Element, const N: usize> Pending for [Receiving<T>; N] {
-    type Output = [Tile<T>; N];
-    async fn finish<C: Core>(mut self, core: &C) -> Result<[Tile<T>; N]> {
+impl<T: ElementType, const N: usize> Pending for [Receiving<T>; N] {
+    type Output = [T::Tile; N];
+    async fn finish<C: Core>(mut self, core: &C) -> Result<[T::Tile; N]> {
         for one in &mut self {
             if one.begun.is_none() {
                 let (full, needed) = one.port.full(one.number)?;
-                core.wait(full, crate::Compare::Ge, needed).await?;
+                core.wait(full, Compare::Ge, needed).await?;
             }
         }
         for one in &mut self {

@@ -18,7 +18,7 @@
 //! }
 //! ```
 
-use crate::{Dtype, Element, Error, OnAll, OnOthers, Rank, Result, Segment};
+use crate::{Dtype, Element, ElementType, Epoch, Erased, Error, OnAll, OnOthers, Rank, Result, Segment};
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -62,6 +62,15 @@ impl Span {
         Some(start..start.checked_add(self.len.checked_mul(size)?)?)
     }
 
+    /// Bytes of its elements.
+    #[must_use]
+    #[inline(always)]
+    pub fn byte_len(&self) -> usize {
+        usize::try_from(self.len)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(self.dtype.bytes())
+    }
+
     /// Where its bytes begin on rank 0, and how many there are; `None` if the handle is nonsense. For cores, which know how many
     /// ranks there are, and how far apart.
     #[must_use]
@@ -92,8 +101,18 @@ pub struct Window;
 /// What a region may be used for. Sealed.
 pub trait Access: Copy + sealed::Sealed + 'static {}
 /// An access that includes reading.
+#[diagnostic::on_unimplemented(
+    message = "this region cannot be read",
+    label = "read here",
+    note = "an `Out` is only written; make the parameter an `InOut`, or swap the operands: the destination comes first"
+)]
 pub trait CanRead: Access {}
 /// An access that includes writing.
+#[diagnostic::on_unimplemented(
+    message = "this region cannot be written",
+    label = "written here",
+    note = "an `In` is only read; make the parameter an `Out` or `InOut`, or swap the operands: the destination comes first"
+)]
 pub trait CanWrite: Access {}
 
 mod sealed {
@@ -103,7 +122,7 @@ macro_rules! access {
     ($($name:ident: $($can:ident)*);*) => {$(
         impl sealed::Sealed for $name {}
         impl Access for $name {}
-        $(impl $can for $name {})*
+        $(#[diagnostic::do_not_recommend] impl $can for $name {})*
     )*};
 }
 access! { Read: CanRead; Write: CanWrite; ReadWrite: CanRead CanWrite; Window: CanRead CanWrite }
@@ -115,13 +134,13 @@ pub struct Region<T, A> {
 }
 
 /// A kernel's input: memory of this chip that it only reads.
-pub type In<T> = Region<T, Read>;
+pub type In<T = Erased> = Region<T, Read>;
 /// A kernel's output: memory of this chip that it only writes.
-pub type Out<T> = Region<T, Write>;
+pub type Out<T = Erased> = Region<T, Write>;
 /// Memory of this chip that a kernel reads and writes.
-pub type InOut<T> = Region<T, ReadWrite>;
+pub type InOut<T = Erased> = Region<T, ReadWrite>;
 /// A buffer in a domain's window: mine, and through [`on`](Region::on) everybody's.
-pub type Shared<T> = Region<T, Window>;
+pub type Shared<T = Erased> = Region<T, Window>;
 
 impl<T, A> Clone for Region<T, A> {
     fn clone(&self) -> Self {
@@ -148,7 +167,7 @@ impl<T, A> std::fmt::Debug for Region<T, A> {
     }
 }
 
-impl<T: Element, A: Access> Region<T, A> {
+impl<T: ElementType, A: Access> Region<T, A> {
     /// The typed handle for a span that came from elsewhere.
     ///
     /// Checks the dtype only: whether the memory exists is checked by the core, at every instruction.
@@ -157,13 +176,12 @@ impl<T: Element, A: Access> Region<T, A> {
     /// The span's own dtype, if it is not `T`.
     #[inline]
     pub fn from_span(span: Span) -> std::result::Result<Self, Dtype> {
-        if span.dtype == T::DTYPE {
-            Ok(Region {
+        match T::DTYPE {
+            Some(dtype) if span.dtype != dtype => Err(span.dtype),
+            _ => Ok(Region {
                 span,
                 types: PhantomData,
-            })
-        } else {
-            Err(span.dtype)
+            }),
         }
     }
 
@@ -173,8 +191,35 @@ impl<T: Element, A: Access> Region<T, A> {
     pub fn span(&self) -> Span {
         // Said again for the compiler, which then knows the size of an element.
         Span {
-            dtype: T::DTYPE,
+            dtype: self.dtype(),
             ..self.span
+        }
+    }
+
+    /// Type of the elements.
+    #[must_use]
+    #[inline(always)]
+    pub fn dtype(&self) -> Dtype {
+        match T::DTYPE {
+            Some(dtype) => dtype,
+            None => self.span.dtype,
+        }
+    }
+
+    /// Bytes of all its elements.
+    #[must_use]
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        self.len().saturating_mul(self.dtype().bytes())
+    }
+
+    /// The same memory, its element type known at run time only.
+    #[must_use]
+    #[inline(always)]
+    pub fn erase(self) -> Region<Erased, A> {
+        Region {
+            span: self.span(),
+            types: PhantomData,
         }
     }
 
@@ -232,7 +277,7 @@ impl<T: Element, A: Access> Region<T, A> {
         self.slice(part_range(self.len(), parts, index))
     }
 
-    #[inline]
+    #[inline(always)]
     fn retyped<B>(self) -> Region<T, B> {
         Region {
             span: self.span,
@@ -255,7 +300,7 @@ pub fn part_range(len: usize, parts: usize, index: usize) -> Range<usize> {
     start..start + each + usize::from(index < rest)
 }
 
-impl<T: Element> Region<T, Window> {
+impl<T: ElementType> Region<T, Window> {
     /// The same place on another member of the domain: the remote pointer.
     ///
     /// # Errors
@@ -293,13 +338,25 @@ impl<T: Element> Region<T, Window> {
     /// One of two equal halves, by the parity of an epoch. See [`Barrier`](crate::Barrier).
     #[must_use]
     #[inline]
-    pub fn half(&self, epoch: i32) -> Self {
+    pub fn half(&self, epoch: Epoch) -> Self {
         let half = self.span.len / 2;
-        let start = self.span.start + if epoch & 1 == 0 { 0 } else { half };
+        let start = self.span.start + if epoch.is_odd() { half } else { 0 };
         Region {
             span: Span {
                 start,
                 len: half,
+                ..self.span
+            },
+            types: PhantomData,
+        }
+    }
+
+    /// As many elements, `elements` further on. The caller knows that they lie inside the same buffer.
+    #[inline(always)]
+    pub(crate) fn shifted(&self, elements: u64) -> Self {
+        Region {
+            span: Span {
+                start: self.span.start + elements,
                 ..self.span
             },
             types: PhantomData,
@@ -328,29 +385,78 @@ impl<T: Element> Region<T, Window> {
     }
 }
 
-impl<T: Element> From<InOut<T>> for In<T> {
+impl<T: ElementType> From<InOut<T>> for In<T> {
     fn from(region: InOut<T>) -> In<T> {
         region.retyped()
     }
 }
-impl<T: Element> From<InOut<T>> for Out<T> {
+impl<T: ElementType> From<InOut<T>> for Out<T> {
     fn from(region: InOut<T>) -> Out<T> {
         region.retyped()
     }
 }
-impl<T: Element> From<Shared<T>> for In<T> {
+impl<T: ElementType> From<Shared<T>> for In<T> {
     fn from(region: Shared<T>) -> In<T> {
         region.retyped()
     }
 }
-impl<T: Element> From<Shared<T>> for Out<T> {
+impl<T: ElementType> From<Shared<T>> for Out<T> {
     fn from(region: Shared<T>) -> Out<T> {
         region.retyped()
     }
 }
-impl<T: Element> From<Shared<T>> for InOut<T> {
+impl<T: ElementType> From<Shared<T>> for InOut<T> {
     fn from(region: Shared<T>) -> InOut<T> {
         region.retyped()
+    }
+}
+
+/// A typed region where an erased one is needed.
+macro_rules! erased_from {
+    ($($from:ident => $($to:ident)*);*) => {$($(
+        impl<T: Element> From<Region<T, $from>> for Region<Erased, $to> {
+            #[inline(always)]
+            fn from(region: Region<T, $from>) -> Region<Erased, $to> {
+                region.erase().retyped()
+            }
+        }
+    )*)*};
+}
+erased_from! { Read => Read; Write => Write; ReadWrite => Read Write ReadWrite; Window => Read Write ReadWrite Window }
+
+impl<A: Access> Region<Erased, A> {
+    /// The handle for a span that came from elsewhere. Whether the memory exists is checked by the core, at every instruction.
+    #[must_use]
+    #[inline(always)]
+    pub fn of_span(span: Span) -> Self {
+        Region {
+            span,
+            types: PhantomData,
+        }
+    }
+
+    /// The same bytes as elements of another type; a rest of less than one is left out.
+    #[must_use]
+    #[inline(always)]
+    pub fn viewed_as(self, dtype: Dtype) -> Self {
+        let (span, size) = (self.span, self.span.dtype.bytes() as u64);
+        Region::of_span(Span {
+            base: span.base + span.start * size,
+            dtype,
+            start: 0,
+            len: span.len * size / dtype.bytes() as u64,
+            ..span
+        })
+    }
+
+    /// The same memory as elements of type `T`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Failed`](crate::ErrorKind::Failed) if they are of another type.
+    #[track_caller]
+    pub fn typed<T: Element>(self) -> Result<Region<T, A>> {
+        Region::from_span(self.span)
+            .map_err(|dtype| Error::failed(format!("a region of {dtype} is used as {}", T::DTYPE)))
     }
 }
 

@@ -114,6 +114,26 @@ impl Signals {
         })
     }
 
+    /// Cell 0, where it is known that there is one.
+    pub(crate) fn first(&self) -> Signal {
+        Signal {
+            row: *self,
+            index: 0,
+            rank: self.me,
+            queue: None,
+        }
+    }
+
+    /// My cell number `index`, which nobody but me ever writes.
+    ///
+    /// # Errors
+    /// As [`at`](Signals::at).
+    #[track_caller]
+    #[inline]
+    pub fn own(&self, index: u32) -> Result<OwnSignal> {
+        self.at(index).map(OwnSignal)
+    }
+
     /// The rank that holds this handle.
     #[must_use]
     #[inline]
@@ -126,6 +146,21 @@ impl Signals {
     #[inline]
     pub fn ranks(&self) -> u32 {
         self.ranks
+    }
+}
+
+/// My own signal, written by this rank alone: others read it, and I always know its value.
+///
+/// [`Core::own_value`](crate::Core::own_value) returns that value without reading the cell that others poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnSignal(Signal);
+
+impl OwnSignal {
+    /// The cell: to notify, or to wait for the same one [on](Signal::on) a peer.
+    #[must_use]
+    #[inline(always)]
+    pub fn signal(&self) -> Signal {
+        self.0
     }
 }
 
@@ -151,6 +186,16 @@ impl Signal {
             return Err(Error::no_such_rank(peer, self.row.ranks));
         }
         Ok(Signal { rank: peer, ..self })
+    }
+
+    /// The same signal, known to be written by its holder alone.
+    pub(crate) fn owned(self) -> OwnSignal {
+        OwnSignal(self)
+    }
+
+    /// The same signal on a rank that is known to exist.
+    pub(crate) fn moved(self, rank: Rank) -> Signal {
+        Signal { rank, ..self }
     }
 
     /// The same signal, known to belong to a queue.

@@ -1,6 +1,6 @@
-//! Sources: where a reduction reads from, in the order it reads.
+//! Operands of a reduction: the regions it reads, in order, and those it writes.
 
-use crate::{CanRead, Element, Rank, Region, Shared, Span};
+use crate::{CanRead, CanWrite, ElementType, Rank, Region, Shared, Span};
 
 /// The same place on every member of a domain, in rank order.
 #[derive(Clone, Copy, Debug)]
@@ -8,7 +8,7 @@ pub struct OnAll<T> {
     any: Shared<T>,
 }
 
-impl<T: Element> OnAll<T> {
+impl<T: ElementType> OnAll<T> {
     pub(crate) fn of(any: Shared<T>) -> OnAll<T> {
         OnAll { any }
     }
@@ -21,7 +21,7 @@ pub struct OnOthers<T> {
     mine: Span,
 }
 
-impl<T: Element> OnOthers<T> {
+impl<T: ElementType> OnOthers<T> {
     pub(crate) fn of(all: OnAll<T>, mine: Span) -> OnOthers<T> {
         OnOthers { all, mine }
     }
@@ -33,9 +33,63 @@ pub trait Sources<T> {
     fn count(&self) -> usize;
     /// Source `index`, below `count`.
     fn source(&self, index: usize) -> Span;
+    /// One of the sources, if they are the same place on every member in rank order: a platform may then find all of them at
+    /// once.
+    #[inline(always)]
+    fn on_every_rank(&self) -> Option<Span> {
+        None
+    }
 }
 
-impl<T: Element> Sources<T> for OnAll<T> {
+/// The regions that a reduction writes: one, two, or the same place on every member.
+pub trait Destinations<T> {
+    /// How many there are; at least one.
+    fn count(&self) -> usize;
+    /// Destination `index`, below `count`.
+    fn destination(&self, index: usize) -> Span;
+    /// As [`Sources::on_every_rank`].
+    #[inline(always)]
+    fn on_every_rank(&self) -> Option<Span> {
+        None
+    }
+}
+
+impl<T: ElementType, A: CanWrite> Destinations<T> for Region<T, A> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        1
+    }
+    #[inline(always)]
+    fn destination(&self, _: usize) -> Span {
+        self.span()
+    }
+}
+
+impl<T: ElementType, A: CanWrite, B: CanWrite> Destinations<T> for (Region<T, A>, Region<T, B>) {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        2
+    }
+    #[inline(always)]
+    fn destination(&self, index: usize) -> Span {
+        if index == 0 { self.0.span() } else { self.1.span() }
+    }
+}
+
+impl<T: ElementType> Destinations<T> for OnAll<T> {
+    fn count(&self) -> usize {
+        self.any.ranks() as usize
+    }
+    fn destination(&self, index: usize) -> Span {
+        Sources::source(self, index)
+    }
+    #[inline(always)]
+    fn on_every_rank(&self) -> Option<Span> {
+        Some(self.any.span())
+    }
+}
+
+impl<T: ElementType> Sources<T> for OnAll<T> {
     fn count(&self) -> usize {
         self.any.ranks() as usize
     }
@@ -46,21 +100,25 @@ impl<T: Element> Sources<T> for OnAll<T> {
             ..*self.any.as_span()
         }
     }
+    #[inline(always)]
+    fn on_every_rank(&self) -> Option<Span> {
+        Some(self.any.span())
+    }
 }
 
-impl<T: Element> Sources<T> for OnOthers<T> {
+impl<T: ElementType> Sources<T> for OnOthers<T> {
     fn count(&self) -> usize {
-        self.all.count()
+        Sources::count(&self.all)
     }
     fn source(&self, index: usize) -> Span {
         if index == self.all.any.me().0 as usize {
             return self.mine;
         }
-        self.all.source(index)
+        Sources::source(&self.all, index)
     }
 }
 
-impl<T: Element, A: CanRead> Sources<T> for &[Region<T, A>] {
+impl<T: ElementType, A: CanRead> Sources<T> for &[Region<T, A>] {
     fn count(&self) -> usize {
         self.len()
     }
@@ -69,7 +127,7 @@ impl<T: Element, A: CanRead> Sources<T> for &[Region<T, A>] {
     }
 }
 
-impl<T: Element, A: CanRead, const N: usize> Sources<T> for [Region<T, A>; N] {
+impl<T: ElementType, A: CanRead, const N: usize> Sources<T> for [Region<T, A>; N] {
     fn count(&self) -> usize {
         N
     }

@@ -5,9 +5,9 @@
 //! until its engine has an answer, so one thread can run thousands of chips in any order it likes.
 
 use crate::{
-    Attribution, CanRead, CanWrite, Compare, Contributions, Copying, Core, Device, Element, Error, ErrorKind,
-    LINE_WORDS, Notify, Rank, ReduceOp, Region, Result, Shared, Signal, Sources, Span, Ticket, Tile, Work,
-    packet_lines,
+    Attribution, CanRead, CanWrite, Compare, Copying, Core, Destinations, Device, ElementType, Epoch, Error,
+    ErrorKind, Notify, OwnSignal, Packets, Rank, ReduceOp, Region, Result, Shared, Signal, Sources, Span,
+    Ticket, TileValues, Work,
 };
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -15,9 +15,10 @@ use std::rc::Rc;
 use std::task::Poll;
 
 mod instruction;
+mod order;
 
-use instruction::span_bytes;
-pub use instruction::{Answer, Instruction, Payload};
+pub use instruction::{Answer, Instruction, PacketSource, Payload};
+use order::{Made, Order};
 
 /// Where an instruction comes from: the kernel's own line.
 type At = &'static Location<'static>;
@@ -62,18 +63,18 @@ pub trait Engine {
         signal: &Signal,
         (compare, operand): (Compare, i32),
         at: At,
-    ) -> Poll<Result<i32>> {
+    ) -> Poll<Result<()>> {
         let wait = Instruction::Wait {
             signal: *signal,
             compare,
             operand,
         };
-        self.issue(core, wait, at).map(|answer| value(at, &answer?))
+        done(self.issue(core, wait, at))
     }
 
     /// The answer to an [`Instruction::Wait`] that was not answered at once.
-    fn waited(&self, core: CoreId, at: At) -> Poll<Result<i32>> {
-        self.answer(core).map(|answer| value(at, &answer?))
+    fn waited(&self, core: CoreId) -> Poll<Result<()>> {
+        done(self.answer(core))
     }
 }
 
@@ -92,6 +93,7 @@ pub struct SteppedCore {
     id: CoreId,
     device: Device,
     attribution: Rc<Attribution>,
+    order: Rc<Order>,
 }
 
 impl std::fmt::Debug for SteppedCore {
@@ -109,7 +111,23 @@ impl SteppedCore {
             id,
             device,
             attribution: Rc::default(),
+            order: Rc::default(),
         }
+    }
+
+    /// Whether every instruction that was made was awaited: to be asked when a kernel has ended.
+    ///
+    /// # Errors
+    /// If one was not, with its line.
+    pub fn check_all_awaited(&self) -> Result<()> {
+        self.order.check_all_awaited()
+    }
+
+    /// An instruction is made here, for the line that answers for it.
+    #[track_caller]
+    #[inline]
+    fn made(&self) -> Made<'_> {
+        self.order.made(self.attribution.site())
     }
 
     /// Issues an instruction now; what is awaited is only its answer, so that a waiting kernel does not
@@ -145,8 +163,48 @@ fn suspended<T>(ask: impl Fn() -> Poll<T>) -> impl Future<Output = T> {
 const FEW: usize = 4;
 
 impl SteppedCore {
-    /// Checks a reduction and hands it to the engine.
-    fn begin_reduce<T: Element>(
+    /// Checks a reduction and hands it to the engine. Of several destinations it writes one, the core's own if there is one;
+    /// the others are copied from that.
+    async fn reduce_into<T: ElementType>(
+        &self,
+        dsts: impl Destinations<T>,
+        sources: impl Sources<T>,
+        op: ReduceOp,
+        at: At,
+    ) -> Result<()> {
+        let places = dsts.count();
+        let mut own = 0;
+        if places > 1 {
+            let mine = (0..places).find(|index| {
+                let span = dsts.destination(*index);
+                span.rank == span.me
+            });
+            own = mine.unwrap_or(0);
+        }
+        let dst = dsts.destination(own);
+        for index in 0..places {
+            let what = if index == 1 {
+                "the second destination"
+            } else {
+                "a destination"
+            };
+            Error::check_operands(what, &dsts.destination(index), &dsts.destination(0), at)?;
+        }
+        match self.begin_reduce(&dst, &sources, op, at)? {
+            Poll::Ready(()) => {}
+            Poll::Pending => self.answered().await.map(drop)?,
+        }
+        for step in 1..places {
+            let other = dsts.destination((own + step) % places);
+            match self.engine.copy(self.id, &other, &dst, at) {
+                Poll::Ready(done) => done?,
+                Poll::Pending => self.answered().await.map(drop)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_reduce<T>(
         &self,
         dst: &Span,
         sources: &impl Sources<T>,
@@ -173,43 +231,12 @@ impl SteppedCore {
             &many[..]
         };
         for source in spans {
-            Error::check_length("a source", source.len, dst.len, at)?;
+            Error::check_operands("a source", source, dst, at)?;
         }
         match self.engine.reduce(self.id, dst, spans, op, at) {
             Poll::Ready(done) => done.map(Poll::Ready),
             Poll::Pending => Ok(Poll::Pending),
         }
-    }
-}
-
-/// What packets are made of.
-impl SteppedCore {
-    /// What is in a span.
-    async fn payload(&self, at: At, src: Span) -> Result<Payload> {
-        match self.step(at, Instruction::Load { src }).await? {
-            Answer::Loaded(payload) => Ok(*payload),
-            other => Err(unexpected(at, &other)),
-        }
-    }
-
-    /// The payload that a rank has put for `like`, once its signal says so.
-    async fn packet_payload(
-        &self,
-        at: At,
-        like: Span,
-        packets: Shared<i64>,
-        raised: Signal,
-        epoch: i32,
-    ) -> Result<Payload> {
-        let lines = lines_for(packets, like)?;
-        let wait = Instruction::Wait {
-            signal: raised,
-            compare: Compare::Ge,
-            operand: epoch,
-        };
-        value(at, &self.step(at, wait).await?)?;
-        let lines = self.payload(at, lines.span()).await?;
-        Ok(lines.unpacked(span_bytes(like)))
     }
 }
 
@@ -228,11 +255,6 @@ fn unexpected(at: At, answer: &Answer) -> Error {
     .into()
 }
 
-/// As many packets as the data of `like` takes.
-fn lines_for(packets: Shared<i64>, like: Span) -> Result<Shared<i64>> {
-    packets.slice(0..packet_lines(span_bytes(like)).saturating_mul(LINE_WORDS))
-}
-
 impl Core for SteppedCore {
     fn device(&self) -> Device {
         self.device
@@ -243,15 +265,16 @@ impl Core for SteppedCore {
     }
 
     #[track_caller]
-    fn copy_async<T: Element>(
+    fn copy_async<T: ElementType>(
         &self,
         dst: Region<T, impl CanWrite>,
         src: Region<T, impl CanRead>,
     ) -> impl Future<Output = Result<Copying>> {
-        let at = self.attribution.site();
+        let made = self.made();
         async move {
-            Error::check_length("the source", src.span().len, dst.span().len, at)?;
+            let at = made.await_now()?;
             let (dst, src) = (dst.span(), src.span());
+            Error::check_operands("the source", &src, &dst, at)?;
             match self.step(at, Instruction::CopyAsync { dst, src }).await? {
                 Answer::Ticket(ticket) => Ok(Copying(ticket)),
                 other => Err(unexpected(at, &other)),
@@ -260,19 +283,20 @@ impl Core for SteppedCore {
     }
 
     #[track_caller]
-    fn queue_put<T: Element>(
+    fn queue_put<T: ElementType>(
         &self,
         slot: Shared<T>,
-        tile: &Tile<T>,
+        tile: &T::Tile,
         full: Signal,
         value: i32,
     ) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
+        let made = self.made();
         async move {
-            Error::check_length("the tile", tile.len() as u64, slot.span().len, at)?;
+            let at = made.await_now()?;
+            Error::check_length("the tile", tile.elements() as u64, slot.span().len, at)?;
             let put = Instruction::Put {
                 slot: slot.span(),
-                data: Payload::of(tile),
+                data: tile.payload(),
                 full,
                 value,
             };
@@ -281,11 +305,14 @@ impl Core for SteppedCore {
     }
 
     #[track_caller]
-    fn queue_take<T: Element>(&self, slot: Shared<T>) -> impl Future<Output = Result<(Ticket, Tile<T>)>> {
-        let at = self.attribution.site();
+    fn queue_take<T: ElementType>(&self, slot: Shared<T>) -> impl Future<Output = Result<(Ticket, T::Tile)>> {
+        let made = self.made();
         async move {
+            let at = made.await_now()?;
             match self.step(at, Instruction::Take { slot: slot.span() }).await? {
-                Answer::Taken(ticket, payload) => Ok((ticket, payload.into_tile(slot.len()))),
+                Answer::Taken(ticket, payload) => {
+                    Ok((ticket, T::Tile::from_payload(slot.dtype(), slot.len(), *payload)))
+                }
                 other => Err(unexpected(at, &other)),
             }
         }
@@ -293,19 +320,24 @@ impl Core for SteppedCore {
 
     #[track_caller]
     fn settle(&self, ticket: Ticket) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
-        async move { self.step(at, Instruction::Join(ticket)).await.map(drop) }
+        let made = self.made();
+        async move {
+            self.step(made.await_now()?, Instruction::Join(ticket))
+                .await
+                .map(drop)
+        }
     }
 
     #[track_caller]
-    fn copy<T: Element>(
+    fn copy<T: ElementType>(
         &self,
         dst: Region<T, impl CanWrite>,
         src: Region<T, impl CanRead>,
     ) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
+        let made = self.made();
         async move {
-            Error::check_length("the source", src.span().len, dst.span().len, at)?;
+            let at = made.await_now()?;
+            Error::check_operands("the source", src.as_span(), dst.as_span(), at)?;
             match self.engine.copy(self.id, dst.as_span(), src.as_span(), at) {
                 Poll::Ready(done) => done,
                 Poll::Pending => self.answered().await.map(drop),
@@ -314,139 +346,148 @@ impl Core for SteppedCore {
     }
 
     #[track_caller]
-    fn reduce<T: Element>(
+    fn reduce<T: ElementType>(
         &self,
-        dst: Region<T, impl CanWrite>,
+        dsts: impl Destinations<T>,
         sources: impl Sources<T>,
         op: ReduceOp,
     ) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
+        let made = self.made();
         async move {
-            match self.begin_reduce(dst.as_span(), &sources, op, at)? {
-                Poll::Ready(()) => Ok(()),
-                Poll::Pending => self.answered().await.map(drop),
+            let at = made.await_now()?;
+            self.reduce_into(dsts, sources, op, at).await
+        }
+    }
+
+    #[track_caller]
+    fn load<T: ElementType>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<T::Tile>> {
+        let made = self.made();
+        async move {
+            let at = made.await_now()?;
+            match self.step(at, Instruction::Load { src: src.span() }).await? {
+                Answer::Loaded(payload) => Ok(T::Tile::from_payload(src.dtype(), src.len(), *payload)),
+                other => Err(unexpected(at, &other)),
             }
         }
     }
 
     #[track_caller]
-    fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
-        let at = self.attribution.site();
-        async move { Ok(self.payload(at, src.span()).await?.into_tile(src.len())) }
-    }
-
-    #[track_caller]
-    fn store<T: Element>(
+    fn store<T: ElementType>(
         &self,
         dst: Region<T, impl CanWrite>,
-        tile: &Tile<T>,
+        tile: &T::Tile,
     ) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
+        let made = self.made();
         async move {
-            Error::check_length("the tile", tile.len() as u64, dst.span().len, at)?;
-            let (dst, data) = (dst.span(), Payload::of(tile));
+            let at = made.await_now()?;
+            Error::check_length("the tile", tile.elements() as u64, dst.span().len, at)?;
+            let (dst, data) = (dst.span(), tile.payload());
             self.step(at, Instruction::Store { dst, data }).await.map(drop)
         }
     }
 
     #[track_caller]
     fn spend(&self, work: Work) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
-        async move { self.step(at, Instruction::Spend(work)).await.map(drop) }
-    }
-
-    #[track_caller]
-    fn put_packet<T: Element>(
-        &self,
-        packets: Shared<i64>,
-        src: Region<T, impl CanRead>,
-        epoch: i32,
-    ) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
+        let made = self.made();
         async move {
-            let payload = self.payload(at, src.span()).await?;
-            let dst = lines_for(packets, src.span())?.span();
-            let data = payload.packed(epoch, span_bytes(dst) as u64);
-            self.step(at, Instruction::Store { dst, data }).await.map(drop)
+            self.step(made.await_now()?, Instruction::Spend(work))
+                .await
+                .map(drop)
         }
     }
 
     #[track_caller]
-    fn get_packet<T: Element>(
+    fn put_packet<T: ElementType>(
+        &self,
+        packets: &Packets,
+        src: Region<T, impl CanRead>,
+        epoch: Epoch,
+    ) -> impl Future<Output = Result<()>> {
+        let (made, src, packets) = (self.made(), src.span(), *packets);
+        async move {
+            let at = made.await_now()?;
+            if src.len == 0 {
+                return Ok(());
+            }
+            check_payload(&packets, &src, at)?;
+            let put = Instruction::PutPacket {
+                payload: packets.payload(epoch, &src),
+                src,
+                flag: packets.flag(epoch),
+                epoch,
+            };
+            self.step(at, put).await.map(drop)
+        }
+    }
+
+    #[track_caller]
+    fn get_packet<T: ElementType>(
         &self,
         dst: Region<T, impl CanWrite>,
-        packets: Shared<i64>,
-        raised: Signal,
-        epoch: i32,
+        packets: &Packets,
+        epoch: Epoch,
     ) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
+        let (made, dst, packets) = (self.made(), dst.span(), *packets);
         async move {
-            let dst = dst.span();
-            let data = self.packet_payload(at, dst, packets, raised, epoch).await?;
-            self.step(at, Instruction::Store { dst, data }).await.map(drop)
+            let at = made.await_now()?;
+            if dst.len == 0 {
+                return Ok(());
+            }
+            check_payload(&packets, &dst, at)?;
+            let take = Instruction::TakePackets {
+                dst,
+                sources: vec![packet_source(&packets, &dst, epoch)],
+                op: ReduceOp::Sum,
+                epoch,
+            };
+            self.step(at, take).await.map(drop)
         }
     }
 
     #[track_caller]
-    fn reduce_packets<T: Element>(
+    fn reduce_packets<T: ElementType>(
         &self,
         dst: Region<T, impl CanWrite>,
         mine: Region<T, impl CanRead>,
-        packets: Shared<i64>,
-        raised: Signal,
+        packets: &Packets,
         op: ReduceOp,
-        epoch: i32,
+        epoch: Epoch,
     ) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
+        let (made, dst, mine, packets) = (self.made(), dst.span(), mine.span(), *packets);
         async move {
-            Error::check_length("my part", mine.span().len, dst.span().len, at)?;
-            let mut sum: Option<Vec<T::Wide>> = None;
-            let mut origin: Option<Contributions> = None;
-            let mut hollow = false;
-            for rank in (0..packets.ranks()).map(Rank) {
-                let payload = if rank == packets.me() {
-                    self.payload(at, mine.span()).await?
-                } else {
-                    self.packet_payload(at, dst.span(), packets.on(rank)?, raised.on(rank)?, epoch)
-                        .await?
-                };
-                match payload {
-                    Payload::Hollow => hollow = true,
-                    Payload::Origin(next) => {
-                        origin = Some(origin.map_or(next.clone(), |sum| sum.plus(&next)));
-                    }
-                    Payload::Bytes(bytes) => {
-                        let next = bytemuck::pod_collect_to_vec::<u8, T>(&bytes).into_iter();
-                        sum = Some(match sum {
-                            None => next.map(Element::widen).collect(),
-                            Some(sum) => sum
-                                .into_iter()
-                                .zip(next)
-                                .map(|(a, b)| T::combine(op, a, b.widen()))
-                                .collect(),
-                        });
-                    }
-                }
+            let at = made.await_now()?;
+            Error::check_operands("my part", &mine, &dst, at)?;
+            if dst.len == 0 {
+                return Ok(());
             }
-            let sources = packets.ranks() as usize;
-            let finish = |wide| T::narrow(T::finish(op, wide, sources));
-            let data = match (origin, sum) {
-                _ if hollow => Payload::Hollow,
-                (Some(origin), _) => Payload::Origin(origin),
-                (None, sum) => {
-                    let values: Vec<T> = sum.unwrap_or_default().into_iter().map(finish).collect();
-                    Payload::Bytes(bytemuck::cast_slice(&values).to_vec())
-                }
+            check_payload(&packets, &dst, at)?;
+            let own = PacketSource {
+                payload: mine,
+                arrives: None,
             };
-            let dst = dst.span();
-            self.step(at, Instruction::Store { dst, data }).await.map(drop)
+            let source = |rank| match rank == packets.me() {
+                true => Ok(own),
+                false => Ok(packet_source(&packets.on(rank)?, &dst, epoch)),
+            };
+            let sources = (0..packets.ranks())
+                .map(Rank)
+                .map(source)
+                .collect::<Result<_>>()?;
+            let take = Instruction::TakePackets {
+                dst,
+                sources,
+                op,
+                epoch,
+            };
+            self.step(at, take).await.map(drop)
         }
     }
 
     #[track_caller]
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
+        let made = self.made();
         async move {
+            let at = made.await_now()?;
             match self.engine.notify(self.id, &signal, how, at) {
                 Poll::Ready(done) => done,
                 Poll::Pending => self.answered().await.map(drop),
@@ -455,19 +496,81 @@ impl Core for SteppedCore {
     }
 
     #[track_caller]
-    fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
-        let at = self.attribution.site();
+    fn wait(
+        &self,
+        signal: Signal,
+        compare: Compare,
+        operand: impl Into<i32>,
+    ) -> impl Future<Output = Result<()>> {
+        let (made, operand) = (self.made(), operand.into());
         async move {
+            let at = made.await_now()?;
             match self.engine.wait(self.id, &signal, (compare, operand), at) {
-                Poll::Ready(value) => value,
-                Poll::Pending => suspended(|| self.engine.waited(self.id, at)).await,
+                Poll::Ready(done) => done,
+                Poll::Pending => suspended(|| self.engine.waited(self.id)).await,
+            }
+        }
+    }
+
+    #[track_caller]
+    fn test(
+        &self,
+        signal: Signal,
+        compare: Compare,
+        operand: impl Into<i32>,
+    ) -> impl Future<Output = Result<bool>> {
+        let (made, operand) = (self.made(), operand.into());
+        async move {
+            let at = made.await_now()?;
+            let test = Instruction::Test {
+                signal,
+                compare,
+                operand,
+            };
+            match self.step(at, test).await? {
+                Answer::Tested(yes) => Ok(yes),
+                other => Err(unexpected(at, &other)),
             }
         }
     }
 
     #[track_caller]
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        let at = self.attribution.site();
-        async move { value(at, &self.step(at, Instruction::Peek { signal }).await?) }
+        let made = self.made();
+        async move {
+            let at = made.await_now()?;
+            value(at, &self.step(at, Instruction::Peek { signal }).await?)
+        }
     }
+
+    #[track_caller]
+    fn own_value(&self, signal: OwnSignal) -> impl Future<Output = Result<i32>> {
+        let (made, signal) = (self.made(), signal.signal());
+        async move {
+            let at = made.await_now()?;
+            value(at, &self.step(at, Instruction::OwnValue { signal }).await?)
+        }
+    }
+}
+
+/// A peer's packet for as many elements as `like` has.
+fn packet_source(packets: &Packets, like: &Span, epoch: Epoch) -> PacketSource {
+    PacketSource {
+        payload: packets.payload(epoch, like),
+        arrives: Some((packets.flag(epoch), packets.raised())),
+    }
+}
+
+/// What `like` has must fit a packet.
+fn check_payload(packets: &Packets, like: &Span, at: At) -> Result<()> {
+    if like.byte_len() <= packets.payload_bytes() {
+        return Ok(());
+    }
+    Err(ErrorKind::OutOfBounds {
+        start: 0,
+        end: like.len,
+        len: (packets.payload_bytes() / like.dtype.bytes()) as u64,
+        site: at.into(),
+    }
+    .into())
 }

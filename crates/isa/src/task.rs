@@ -1,8 +1,8 @@
 //! Tasks: a kernel's identity with its arguments, and the rules that tie the two together.
 
 use crate::{
-    Barrier, CanRead, CanWrite, Dtype, Element, ErrorKind, Rank, Read, ReadWrite, ReduceOp, Region, Segment,
-    Signals, Span, Window, Write,
+    Barrier, CanRead, CanWrite, Dtype, Element, Error, ErrorKind, Rank, Read, ReadWrite, ReduceOp, Region,
+    Segment, Signals, Span, Window, Write,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -126,6 +126,11 @@ pub enum Value {
 }
 
 /// A type that a kernel may have as a parameter.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a kernel",
+    label = "not a parameter type",
+    note = "a kernel takes `In`, `Out`, `InOut`, `Shared`, `Signals`, `Barrier`, and numbers: u32, u64, usize, i32, i64, f32, f64"
+)]
 pub trait Parameter: Sized {
     /// What the kernel does with it.
     const TAG: Tag;
@@ -148,20 +153,49 @@ pub fn decode<P: Parameter>(
     index: usize,
     name: &'static str,
 ) -> crate::Result<P> {
-    let bad = |expected: String, got: String| {
-        ErrorKind::BadArgument {
-            kernel: kernel.into(),
-            index,
-            name: name.into(),
-            expected,
-            got,
-        }
-        .into()
-    };
-    let arg = args
-        .get(index)
-        .ok_or_else(|| bad(P::type_name(), "nothing".into()))?;
-    P::from_arg(arg).map_err(|expected| bad(expected, arg.describe()))
+    let bad = |expected| bad_argument(kernel, args, index, name, expected);
+    let arg = args.get(index).ok_or_else(|| bad(P::type_name()))?;
+    P::from_arg(arg).map_err(bad)
+}
+
+/// The dtype of argument `index`, for kernels that are generic over their elements; used by `#[kernel]`.
+///
+/// # Errors
+/// [`ErrorKind::BadArgument`] if it is missing or has no elements.
+pub fn dtype_of(
+    kernel: &'static str,
+    args: &[Arg],
+    index: usize,
+    name: &'static str,
+) -> crate::Result<Dtype> {
+    let dtype = args.get(index).and_then(Arg::dtype);
+    dtype.ok_or_else(|| bad_argument(kernel, args, index, name, "a region".into()))
+}
+
+/// The error for an argument of a kernel over floats whose elements are not floats; used by `#[kernel]`.
+#[must_use]
+pub fn float_needed(kernel: &'static str, args: &[Arg], index: usize, name: &'static str) -> Error {
+    let floats = Dtype::ALL.into_iter().filter(|dtype| dtype.is_float());
+    let floats: Vec<_> = floats.map(Dtype::name).collect();
+    let expected = format!("elements of type {}", floats.join(", "));
+    bad_argument(kernel, args, index, name, expected)
+}
+
+fn bad_argument(
+    kernel: &'static str,
+    args: &[Arg],
+    index: usize,
+    name: &'static str,
+    expected: String,
+) -> Error {
+    ErrorKind::BadArgument {
+        kernel: kernel.into(),
+        index,
+        name: name.into(),
+        expected,
+        got: args.get(index).map_or_else(|| "nothing".into(), Arg::describe),
+    }
+    .into()
 }
 
 macro_rules! region_parameter {
@@ -211,6 +245,7 @@ plain_parameter! {
     i64, Value, "i64", Arg::Value(Value::I64(v)) => Some(v);
     i32, Value, "i32", Arg::Value(Value::I64(v)) => i32::try_from(v).ok();
     f64, Value, "f64", Arg::Value(Value::F64(v)) => Some(v);
+    f32, Value, "f32", Arg::Value(Value::F64(v)) => Some(f32::from_f64(v));
     bool, Value, "bool", Arg::Value(Value::Bool(v)) => Some(v);
     Rank, Value, "Rank", Arg::Value(Value::U64(v)) => u32::try_from(v).ok().map(Rank);
     ReduceOp, Value, "ReduceOp", Arg::Value(Value::Op(op)) => Some(op);
@@ -237,12 +272,19 @@ value_from! {
     i64 => I64(|v| v);
     i32 => I64(i64::from);
     f64 => F64(|v| v);
+    f32 => F64(f64::from);
     bool => Bool(|v| v);
     Rank => U64(|Rank(v)| u64::from(v));
     ReduceOp => Op(|v| v);
 }
 
 /// Something a host program can pass where a kernel has a parameter of type `P`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be passed where the kernel takes `{P}`",
+    label = "this argument does not fit the kernel's parameter",
+    note = "`Region<T, Read>` is `In<T>`, `Write` is `Out`, `ReadWrite` is `InOut`, `Window` is `Shared`",
+    note = "a `Tensor<T>` fits `In<T>`, `Out<T>` and `InOut<T>` of the same `T`; only a `Buffer<T>` fits `Shared<T>`"
+)]
 pub trait Argument<P> {
     /// What travels. Ranks are filled in when the task is submitted to a chip.
     fn to_arg(&self) -> Arg;

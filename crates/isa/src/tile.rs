@@ -1,8 +1,10 @@
 //! Tiles: a core's own working memory, and all arithmetic on it.
 //!
-//! The arithmetic is here, once, for all platforms: what a core adds to it is only time.
+//! The arithmetic is here, once, for all platforms: a core adds only the time that it takes.
 
-use crate::{Contributions, Counted, Element, Error, ErrorKind, Float, ReduceOp, Result, Site};
+mod arithmetic;
+
+use crate::{Contributions, Counted, Element, ErrorKind, Result, Site};
 
 /// Elements that one core works on: rows and columns. Private to it: nobody else can see or change them.
 ///
@@ -81,8 +83,26 @@ impl<T: Element> Tile<T> {
     /// Zeros.
     #[must_use]
     pub fn zeros(rows: usize, columns: usize) -> Tile<T> {
+        Tile::full(rows, columns, T::zeroed())
+    }
+
+    /// The same value everywhere.
+    #[must_use]
+    pub fn full(rows: usize, columns: usize, value: T) -> Tile<T> {
         Tile {
-            values: vec![T::zeroed(); rows.saturating_mul(columns)],
+            values: vec![value; rows.saturating_mul(columns)],
+            rows,
+            columns,
+            origin: None,
+        }
+    }
+
+    /// 0, 1, 2 and so on, row by row. Integer types wrap; floats have the nearest number.
+    #[must_use]
+    pub fn iota(rows: usize, columns: usize) -> Tile<T> {
+        let count = i64::try_from(rows.saturating_mul(columns)).unwrap_or(i64::MAX);
+        Tile {
+            values: (0..count).map(T::from_i64).collect(),
             rows,
             columns,
             origin: None,
@@ -220,125 +240,8 @@ impl<T: Element> Tile<T> {
         Ok(())
     }
 
-    /// Combines any number of tiles of one shape element by element: in order, accumulated wide, rounded once.
-    ///
-    /// # Errors
-    /// [`ErrorKind::ShapeMismatch`] if one has another shape than the first; or if there are none.
-    #[track_caller]
-    pub fn fold(tiles: &[&Tile<T>], op: ReduceOp) -> Result<Tile<T>> {
-        let Some((first, rest)) = tiles.split_first() else {
-            return Err(Error::failed("a reduction needs at least one source"));
-        };
-        if let Some(other) = rest
-            .iter()
-            .find(|t| (t.rows, t.columns) != (first.rows, first.columns))
-        {
-            return Err(first.mismatch("a tile", other.rows, other.columns));
-        }
-        if tiles.iter().any(|tile| tile.is_hollow()) {
-            return Ok(Tile {
-                origin: Tile::combined(tiles),
-                ..first.like(Vec::new())
-            });
-        }
-        let fold = |i: usize| {
-            let wide = rest.iter().fold(first.values[i].widen(), |acc, next| {
-                T::combine(op, acc, next.values[i].widen())
-            });
-            T::narrow(T::finish(op, wide, tiles.len()))
-        };
-        Ok(first.like((0..first.len()).map(fold).collect()))
-    }
-
-    /// Combines two tiles element by element, rounding each result once.
-    ///
-    /// `other` has the same shape; or one row, which then meets every row; or one column, which meets every
-    /// column.
-    ///
-    /// # Errors
-    /// [`ErrorKind::ShapeMismatch`] otherwise.
-    #[track_caller]
-    pub fn combine(&self, other: &Tile<T>, op: ReduceOp) -> Result<Tile<T>> {
-        let combined = self.zip(other, |a, b| T::finish(op, T::combine(op, a, b), 2))?;
-        let same = (other.rows, other.columns) == (self.rows, self.columns);
-        let origin = (combined.is_hollow() && same).then(|| Tile::combined(&[self, other]));
-        Ok(Tile {
-            origin: origin.flatten(),
-            ..combined
-        })
-    }
-
-    #[track_caller]
-    fn zip(&self, other: &Tile<T>, with: impl Fn(T::Wide, T::Wide) -> T::Wide) -> Result<Tile<T>> {
-        let same = (other.rows, other.columns) == (self.rows, self.columns);
-        let (one_row, one_column) = (
-            other.rows == 1 && other.columns == self.columns,
-            other.columns == 1 && other.rows == self.rows,
-        );
-        if !(same || one_row || one_column) {
-            return Err(self.mismatch("the second tile", other.rows, other.columns));
-        }
-        if self.is_hollow() || other.is_hollow() {
-            return Ok(self.like(Vec::new()));
-        }
-        let each = |(a, b): (&T, &T)| T::narrow(with(a.widen(), b.widen()));
-        let values = if same {
-            self.values.iter().zip(&other.values).map(each).collect()
-        } else if one_row {
-            let rows = self.values.chunks_exact(self.columns.max(1));
-            rows.flat_map(|row| row.iter().zip(&other.values).map(each))
-                .collect()
-        } else {
-            let rows = self.values.chunks_exact(self.columns.max(1)).zip(&other.values);
-            rows.flat_map(|(row, b)| row.iter().map(move |a| each((a, b))))
-                .collect()
-        };
-        Ok(self.like(values))
-    }
-
-    /// Reduces each row to one element, in the order of its columns, accumulated wide and rounded once. An
-    /// empty row gives zero.
-    #[must_use]
-    pub fn reduce_rows(&self, op: ReduceOp) -> Tile<T> {
-        let fold = |row: &[T]| {
-            let mut wide = row.iter().map(|value| value.widen());
-            let first = wide.next()?;
-            let folded = wide.fold(first, |acc, next| T::combine(op, acc, next));
-            Some(T::narrow(T::finish(op, folded, row.len())))
-        };
-        let values = match self.columns {
-            _ if self.is_hollow() => Vec::new(),
-            0 => vec![T::zeroed(); self.rows],
-            columns => self.values.chunks_exact(columns).filter_map(fold).collect(),
-        };
-        Tile {
-            values,
-            rows: self.rows,
-            columns: 1,
-            origin: None,
-        }
-    }
-
-    /// The same numbers as another type: rounded to the nearest float, ties to even; to an integer truncated
-    /// and saturated, from one integer to another wrapped. An i64 that no f64 can hold is rounded to one first.
-    #[must_use]
-    pub fn cast<U: Element>(&self) -> Tile<U> {
-        let to_integer = |dtype: crate::Dtype| !dtype.is_float();
-        let values = if to_integer(T::DTYPE) && to_integer(U::DTYPE) {
-            self.values.iter().map(|v| U::from_i64(v.to_i64())).collect()
-        } else {
-            self.values.iter().map(|v| U::from_f64(v.to_f64())).collect()
-        };
-        Tile {
-            values,
-            rows: self.rows,
-            columns: self.columns,
-            origin: None,
-        }
-    }
-
     /// A tile of this shape.
-    fn like(&self, values: Vec<T>) -> Tile<T> {
+    fn like<U: Element>(&self, values: Vec<U>) -> Tile<U> {
         Tile {
             values,
             rows: self.rows,
@@ -347,98 +250,19 @@ impl<T: Element> Tile<T> {
         }
     }
 
+    /// Refuses a tile of another shape.
     #[track_caller]
-    fn mismatch(&self, what: &'static str, rows: usize, columns: usize) -> Error {
-        ErrorKind::ShapeMismatch {
+    pub(crate) fn check_shape(&self, what: &'static str, rows: usize, columns: usize) -> Result<()> {
+        if (self.rows, self.columns) == (rows, columns) {
+            return Ok(());
+        }
+        Err(ErrorKind::ShapeMismatch {
             what: what.into(),
-            got: [rows as u64, columns as u64],
-            wanted: [self.rows as u64, self.columns as u64],
+            got: [self.rows as u64, self.columns as u64],
+            wanted: [rows as u64, columns as u64],
             site: Site::caller(),
         }
-        .into()
-    }
-}
-
-impl<T: Float> Tile<T> {
-    /// `self - other`, element by element; shapes and rounding as for [`combine`](Tile::combine).
-    ///
-    /// # Errors
-    /// [`ErrorKind::ShapeMismatch`].
-    #[track_caller]
-    pub fn subtract(&self, other: &Tile<T>) -> Result<Tile<T>> {
-        self.zip(other, T::subtract)
-    }
-
-    /// `self / other`, element by element; shapes and rounding as for [`combine`](Tile::combine).
-    ///
-    /// # Errors
-    /// [`ErrorKind::ShapeMismatch`].
-    #[track_caller]
-    pub fn divide(&self, other: &Tile<T>) -> Result<Tile<T>> {
-        self.zip(other, T::divide)
-    }
-
-    /// `factor * x + offset` of every element: both operations wide, rounded once to `T`.
-    #[must_use]
-    pub fn scale(&self, factor: f64, offset: f64) -> Tile<T> {
-        let (factor, offset) = (T::wide(factor), T::wide(offset));
-        let scaled = |v: &T| {
-            let product = T::combine(ReduceOp::Prod, v.widen(), factor);
-            T::narrow(T::combine(ReduceOp::Sum, product, offset))
-        };
-        self.like(self.values.iter().map(scaled).collect())
-    }
-
-    /// `e` to the power of every element. The same bits everywhere: see [`Float::exponential`].
-    #[must_use]
-    pub fn exp(&self) -> Tile<T> {
-        let exp = |v: &T| T::narrow(T::exponential(v.widen()));
-        self.like(self.values.iter().map(exp).collect())
-    }
-
-    /// Adds the matrix product `a b` to `acc`, with `product` as the loop: [`product`](fn@crate::product) or the
-    /// same compiled for a certain processor.
-    ///
-    /// # Errors
-    /// [`ErrorKind::ShapeMismatch`] unless `a` is m x k, `b` k x n and `acc` m x n.
-    #[track_caller]
-    pub fn add_product(
-        acc: Tile<T::Wide>,
-        a: &Tile<T>,
-        b: &Tile<T>,
-        product: impl FnOnce(&mut [T::Wide], &[T], &[T], [usize; 3]),
-    ) -> Result<Tile<T::Wide>> {
-        if b.rows != a.columns {
-            return Err(ErrorKind::ShapeMismatch {
-                what: "the right factor".into(),
-                got: [b.rows as u64, b.columns as u64],
-                wanted: [a.columns as u64, b.columns as u64],
-                site: Site::caller(),
-            }
-            .into());
-        }
-        if (acc.rows, acc.columns) != (a.rows, b.columns) {
-            return Err(ErrorKind::ShapeMismatch {
-                what: "the accumulator".into(),
-                got: [acc.rows as u64, acc.columns as u64],
-                wanted: [a.rows as u64, b.columns as u64],
-                site: Site::caller(),
-            }
-            .into());
-        }
-        let mut acc = acc;
-        if acc.is_hollow() || a.is_hollow() || b.is_hollow() {
-            acc.values = Vec::new();
-            acc.origin = None;
-        } else {
-            product(
-                &mut acc.values,
-                &a.values,
-                &b.values,
-                [a.rows, a.columns, b.columns],
-            );
-        }
-        Ok(acc)
+        .into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The `#[kernel]` attribute: an `async fn` over a core as a task.
 
-use super::task::{Kind, kernel_entry, read};
-use proc_macro2::{Ident, TokenStream};
+use super::task_module::{Kind, kernel_entry, read};
+use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Error, FnArg, GenericParam, ItemFn, Result, ReturnType, Type};
 
@@ -11,16 +11,14 @@ pub(super) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
         runtime: quote! { ::ringwork::__kernel },
         submitted: "",
     };
-    let read = read(&kind, &attribute, item, |function| {
-        check_shape(function)?;
-        element_generic(function)
-    })?;
+    let read = read(&kind, &attribute, item, check_shape, 1)?;
     let call = read.call(&quote! { core });
-    let run = read.for_dtype(quote! { core.run(async { #call.await }) })?;
-    let step = read.for_dtype(quote! { #call.await })?;
+    let run = read.for_dtypes(quote! { core.run(async { #call.await }) })?;
+    let step = read.for_dtypes(quote! { #call.await })?;
     let entry = kernel_entry(&quote! { step });
     let entries = quote! {
-        fn run(core: &rt::NativeCore, args: &[rt::Arg]) -> rt::Result<()> {
+        fn run(core: &dyn ::core::any::Any, args: &[rt::Arg]) -> rt::Result<()> {
+            let core: &rt::NativeCore = rt::core_as(NAME, core)?;
             #run
         }
 
@@ -62,29 +60,11 @@ fn check_shape(function: &ItemFn) -> Result<()> {
             "a kernel takes its core by reference: `core: &C`",
         ));
     }
-    Ok(())
-}
-
-/// The generic that stands for the element type, if the kernel has one beside its core.
-fn element_generic(function: &ItemFn) -> Result<Option<Ident>> {
-    let mut types = function.sig.generics.params.iter().map(|param| match param {
-        GenericParam::Type(ty) => Ok(ty.ident.clone()),
-        other => Err(Error::new_spanned(
-            other,
-            "a kernel is generic over its core and at most one element type",
-        )),
-    });
-    let Some(core) = types.next().transpose()? else {
-        return Err(Error::new_spanned(
-            &function.sig.ident,
+    match signature.generics.params.first() {
+        Some(GenericParam::Type(_)) => Ok(()),
+        _ => Err(Error::new_spanned(
+            &signature.ident,
             "a kernel is generic over its core: `<C: Core>`",
-        ));
-    };
-    let element = types.next().transpose()?;
-    if let Some(third) = types.next() {
-        let message = "a kernel is generic over its core and at most one element type";
-        return Err(Error::new_spanned(third?, message));
+        )),
     }
-    let _ = core;
-    Ok(element)
 }

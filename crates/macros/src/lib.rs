@@ -1,15 +1,20 @@
-//! The `#[kernel]` attribute: turns an `async fn` over `Core` into something that can be submitted; and
-//! `#[orchestration]`, the same for a function that submits to the cores of a chip. `#[flat]` is for parts of kernels.
+//! The attributes `#[kernel]`, `#[orchestration]` and `#[flat]`.
 //!
-//! The function itself stays as it is, so kernels can call each other. Beside it comes a module of the same
+//! `#[kernel]` makes an `async fn` over a `Core` submittable, `#[orchestration]` a function that submits to the cores of a
+//! chip. The function itself stays as it is, so kernels can call each other. Beside it comes a module of the same
 //! name with a `task` function, which takes what the function takes (less the core) and returns a `Task`;
 //! and an entry in the program's kernel registry.
+//!
+//! The written code finds everything through `::ringwork::__kernel`. A crate that does not depend on the facade says
+//! which crate stands for it: `extern crate ringwork_native as ringwork;`.
+//!
+//! `#[flat]` is for parts of kernels: it inlines an `async fn` into its callers.
 #![forbid(unsafe_code)]
 
-mod flat;
+mod inline_async;
 mod kernel;
 mod orchestration;
-mod task;
+mod task_module;
 
 use proc_macro2::TokenStream;
 use syn::{Error, Result};
@@ -29,9 +34,10 @@ pub fn orchestration(
     written(orchestration::expand(attribute.into(), item.into()))
 }
 
-/// Makes an `async fn` part of whoever awaits it, and not a function of its own that is polled: on cores whose instructions never
-/// suspend nothing is left of the future then, and its handles need not lie in memory. For what small kernels are made of; every
-/// place that awaits it has a copy.
+/// Inlines an `async fn` into every function that awaits it.
+///
+/// On cores whose instructions never suspend, nothing is left of the future then, and its handles need not lie in memory.
+/// For the parts of small kernels: every `.await` gets a copy of the body.
 ///
 /// ```
 /// use ringwork_macros::flat;
@@ -55,9 +61,12 @@ pub fn orchestration(
 /// ```
 #[proc_macro_attribute]
 pub fn flat(_: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
-    written(flat::expand(item.into()))
+    written(inline_async::expand(item.into()))
 }
 
 fn written(expanded: Result<TokenStream>) -> proc_macro::TokenStream {
     expanded.unwrap_or_else(Error::into_compile_error).into()
 }
+
+#[cfg(test)]
+mod tests;

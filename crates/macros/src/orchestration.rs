@@ -1,9 +1,9 @@
 //! The `#[orchestration]` attribute: a function over a chip's orchestrator as a task.
 
-use super::task::{Kind, kernel_entry, read};
-use proc_macro2::{Ident, TokenStream};
+use super::task_module::{Kind, kernel_entry, read};
+use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{Error, FnArg, GenericParam, ItemFn, Result, ReturnType, Type};
+use syn::{Error, FnArg, ItemFn, Result, ReturnType, Type};
 
 pub(super) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let kind = Kind {
@@ -11,19 +11,16 @@ pub(super) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
         runtime: quote! { ::ringwork::__orchestration },
         submitted: " to a chip",
     };
-    let read = read(&kind, &attribute, item, |function| {
-        check_shape(function)?;
-        element_generic(function)
-    })?;
-    let build = read.for_dtype(read.call(&quote! { orch }))?;
+    let read = read(&kind, &attribute, item, check_shape, 0)?;
+    let build = read.for_dtypes(read.call(&quote! { orch }))?;
     let entry = kernel_entry(&quote! { rt::step });
     let entries = quote! {
         fn build(orch: &mut rt::ChipOrchestrator<'_>, args: &[rt::Arg]) -> rt::Result<()> {
             #build
         }
 
-        fn run(core: &rt::NativeCore, args: &[rt::Arg]) -> rt::Result<()> {
-            rt::run(core, args, PARAMS.len(), build)
+        fn run(core: &dyn ::core::any::Any, args: &[rt::Arg]) -> rt::Result<()> {
+            rt::run(rt::core_as(NAME, core)?, args, PARAMS.len(), build)
         }
 
         #entry
@@ -52,25 +49,5 @@ fn check_shape(function: &ItemFn) -> Result<()> {
             Ok(())
         }
         _ => Err(Error::new_spanned(&signature.ident, first)),
-    }
-}
-
-/// The generic that stands for the element type, if there is one.
-fn element_generic(function: &ItemFn) -> Result<Option<Ident>> {
-    let mut types = function.sig.generics.params.iter();
-    let element = match types.next() {
-        None => return Ok(None),
-        Some(GenericParam::Type(ty)) => ty.ident.clone(),
-        Some(other) => {
-            let message = "an orchestration is generic over at most one element type";
-            return Err(Error::new_spanned(other, message));
-        }
-    };
-    match types.next() {
-        None => Ok(Some(element)),
-        Some(second) => Err(Error::new_spanned(
-            second,
-            "an orchestration is generic over at most one element type",
-        )),
     }
 }

@@ -1,6 +1,8 @@
 //! What can go wrong between a host program and its chips.
 
+use crate::memory::available_bytes;
 use ringwork_isa::{Device, Segment};
+use ringwork_layout::{LayoutError, MAX_BYTES};
 use std::io;
 
 /// The result of an operation of this crate.
@@ -99,6 +101,26 @@ impl Error {
         move |source| Error::System {
             doing,
             source: source.into(),
+        }
+    }
+}
+
+/// Asking for too much is a shortage of memory; other layouts that cannot be are corrupt.
+impl From<LayoutError> for Error {
+    fn from(error: LayoutError) -> Error {
+        match error {
+            LayoutError::TooLarge { what, need_bytes } => Error::OutOfMemory {
+                what: what.into(),
+                need_bytes,
+                have_bytes: available_bytes().min(MAX_BYTES),
+            },
+            LayoutError::Impossible { field, got, wanted } => Error::Invalid(ringwork_isa::Error::corrupt(
+                "a segment's layout",
+                field,
+                got,
+                wanted,
+            )),
+            other => Error::Invalid(ringwork_isa::Error::failed(other.to_string())),
         }
     }
 }

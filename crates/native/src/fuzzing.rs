@@ -4,13 +4,13 @@
 //! names the field, never a panic, an access outside, or a hang. The fuzz targets in `fuzz/` and the
 //! property tests below drive the same functions.
 
-use crate::activity::{ACTIVITY_BYTES, read_activity, read_records};
 use crate::cell::Cell;
 use crate::channel::{MAX_MESSAGE_BYTES, Receiver, Ring, Sender};
-use crate::mailbox::{Reply, Request};
 use crate::memory::{Memory, PAGE_BYTES};
+use crate::process::bootstrap_socket::{Handover, Hello, Report, decode, encode};
+use crate::process::mailbox::{Reply, Request};
 use crate::segment::{Alarm, Attached, Layout};
-use crate::wire::{Handover, Hello, Report, decode, encode};
+use crate::trace::progress::{PROGRESS_BYTES, read_progress, read_records};
 use ringwork_isa::{Dtype, Rank, SIGNAL_STRIDE_BYTES, Segment, Signals, Span};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -104,7 +104,8 @@ pub fn bootstrap_messages(bytes: &[u8]) {
 /// The same through a socket, in packets cut anywhere.
 #[cfg(not(miri))]
 pub fn bootstrap_packets(bytes: &[u8]) {
-    let (host, fd) = crate::wire::Wire::pair("the fuzzer".into()).expect("sockets exist");
+    let (host, fd) =
+        crate::process::bootstrap_socket::Wire::pair("the fuzzer".into()).expect("sockets exist");
     let mut garbage = Garbage(bytes);
     for _ in 0..4 {
         let len = usize::from(garbage.u8()).min(garbage.0.len());
@@ -124,7 +125,8 @@ pub fn segment(bytes: &[u8]) {
     let layout = Layout {
         segment: Segment(garbage.u32()),
         ranks: u32::from(garbage.u8() % 5),
-        signals: u32::from(garbage.u8() % 33),
+        cells: u32::from(garbage.u8() % 33),
+        header_bytes: PAGE_BYTES,
         stride: garbage.offset(),
         nonce: garbage.u64(),
     };
@@ -205,7 +207,7 @@ fn handles_of(segment: &Attached, garbage: &mut Garbage<'_>) {
     let found = row.at(garbage.u8().into()).ok();
     if let Some(cell) = found.and_then(|signal| segment.signal(&signal)) {
         let in_window = (at(std::ptr::from_ref(cell).cast()) - PAGE_BYTES) % layout.stride;
-        assert!(in_window < u64::from(layout.signals) * SIGNAL_STRIDE_BYTES);
+        assert!(in_window < u64::from(layout.cells) * SIGNAL_STRIDE_BYTES);
         assert!(in_window.is_multiple_of(SIGNAL_STRIDE_BYTES));
     }
 }
@@ -275,10 +277,10 @@ pub fn ring(bytes: &[u8]) {
 
 /// The page where a chip says what it does.
 pub fn activity(bytes: &[u8]) {
-    let memory = Memory::heap(ACTIVITY_BYTES).expect("a small page");
-    let len = bytes.len().min(usize::try_from(ACTIVITY_BYTES).unwrap_or(0));
+    let memory = Memory::heap(PROGRESS_BYTES).expect("a small page");
+    let len = bytes.len().min(usize::try_from(PROGRESS_BYTES).unwrap_or(0));
     assert!(memory.write(0, &bytes[..len]));
-    let seen = read_activity(&memory, 0);
+    let seen = read_progress(&memory, 0);
     assert!(!seen.what.is_empty() && seen.what.len() < 1024);
     let record = read_records(&memory, 0);
     assert!(record.entries.iter().all(|entry| entry.start <= entry.end));
@@ -287,9 +289,10 @@ pub fn activity(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mailbox::Failure;
+    use crate::process::mailbox::Failure;
     use proptest::prelude::*;
     use ringwork_isa::{Arg, Barrier, Device, KernelId, ReduceOp, Value};
+    use ringwork_layout::{BufferPlace, CellRow};
 
     fn bytes(at_most: usize) -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(any::<u8>(), 0..at_most)
@@ -298,25 +301,13 @@ mod tests {
     /// Messages as they are really sent.
     fn real_messages() -> Vec<Vec<u8>> {
         let layout = Layout::windows(Segment(1), 4, 3, 5000).unwrap();
-        let span = Span {
-            segment: Segment(1),
-            base: 4096,
-            stride: 8192,
-            me: Rank(1),
-            rank: Rank(1),
-            ranks: 4,
+        let place = BufferPlace {
+            offset: 0,
             dtype: Dtype::BF16,
-            start: 3,
-            len: 999,
+            count: 999,
         };
-        let signals = Signals {
-            segment: Segment(1),
-            base: 4096,
-            stride: 8192,
-            count: 3,
-            me: Rank(1),
-            ranks: 4,
-        };
+        let span = layout.span(Rank(1), place);
+        let signals = layout.signals(Rank(1), CellRow { first: 0, count: 3 });
         let run = Request::Run {
             task: 1 << 40,
             kernel: KernelId {

@@ -4,10 +4,9 @@
 //! On heap memory, which Miri can run, and on sealed memory, which is what ships.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use ringwork_conformance::{DATA_BYTES, Machine, SIGNALS, Seat, Windows};
+use ringwork_conformance::{DATA_BYTES, Machine, SIGNALS, Seat};
 use ringwork_isa::{Compare, Core, Device, Error, ErrorKind, Notify, Rank, Result, Segment};
 use ringwork_native::cell::Patience;
-use ringwork_native::memory::PAGE_BYTES;
 use ringwork_native::segment::{Alarm, Attached, Layout};
 use ringwork_native::{NativeCore, Waiting};
 use std::sync::Arc;
@@ -23,17 +22,9 @@ impl Threads {
     }
 
     fn seat(&self, rank: u32) -> Seat {
-        let layout = self.0.layout();
-        let windows = Windows {
-            segment: layout.segment,
-            stride: layout.stride,
-            signals_base: PAGE_BYTES,
-            data_base: layout.data_offset(),
-        };
         Seat {
             me: Rank(rank),
-            ranks: layout.ranks,
-            windows,
+            layout: self.0.layout(),
         }
     }
 
@@ -74,8 +65,8 @@ macro_rules! machine {
             fn new(ranks: u32) -> Self {
                 $name(Threads::over(ranks, $make))
             }
-            fn windows(&self) -> Windows {
-                self.0.seat(0).windows
+            fn layout(&self) -> Layout {
+                self.0.0.layout()
             }
             fn run<K>(&self, kernel: K) -> Vec<Result<()>>
             where
@@ -115,7 +106,7 @@ fn wait_for_rank_1(limit: Duration, meanwhile: impl FnOnce(&Attached) + Send) ->
         scope.spawn(|| meanwhile(&threads.0));
         let signal = seat.signal(1).on(Rank(1)).unwrap();
         let (start, line) = (Instant::now(), line!() + 1);
-        let kernel = async { core.wait(signal, Compare::Ge, 7).await.map(drop) };
+        let kernel = async { core.wait(signal, Compare::Ge, 7).await };
         (core.run(kernel).unwrap_err(), line, start.elapsed())
     })
 }
@@ -182,7 +173,7 @@ fn a_limit_too_long_for_the_clock_is_no_limit() {
                 .run(async { other.notify(seat.signal(0), Notify::Add(1)).await })
                 .unwrap();
         });
-        core.run(async { core.wait(seat.signal(0), Compare::Ge, 1).await.map(drop) })
+        core.run(async { core.wait(seat.signal(0), Compare::Ge, 1).await })
             .unwrap();
     });
 }

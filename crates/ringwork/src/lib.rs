@@ -10,6 +10,7 @@
 //! # The layers
 //! - [`isa`]: the words as types, and the instructions of a kernel.
 //! - [`kernel`] and [`orchestration`]: the attributes that make a function submittable.
+//! - [`registry`]: the kernels of a program, found at link time.
 //! - [`native`]: shared memory, signals and processes of one host.
 //! - [`sim`]: described machines, and what runs on them, in virtual time.
 //! - [`collectives`]: all-reduce and its relatives, as functions and as kernels.
@@ -20,6 +21,7 @@ pub use ringwork_collectives as collectives;
 pub use ringwork_isa as isa;
 pub use ringwork_macros::{kernel, orchestration};
 pub use ringwork_native as native;
+pub use ringwork_registry as registry;
 pub use ringwork_runtime as runtime;
 pub use ringwork_runtime::{Error, Result};
 pub use ringwork_sim as sim;
@@ -34,8 +36,8 @@ pub use ringwork_runtime::__orchestration;
 /// `Result` here is the kernels' one; a host program's is [`ringwork::Result`](crate::Result).
 pub mod prelude {
     pub use ringwork_isa::{
-        Barrier, Compare, Core, Device, Dtype, Element, Error, In, InOut, Notify, Out, Rank, ReduceOp,
-        Region, Result, Shared, Signal, Signals, Task, Tile, bf16, f16, part_range, with_dtype,
+        Barrier, Compare, Core, Device, Dtype, Element, Error, Float, In, InOut, Notify, Out, Rank, ReduceOp,
+        Region, Result, Shared, Signal, Signals, Task, Tile, TileOps, bf16, f16, part_range, with_dtype,
     };
     pub use ringwork_macros::{kernel, orchestration};
     pub use ringwork_runtime::{

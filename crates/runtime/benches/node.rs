@@ -7,7 +7,7 @@
 
 extern crate ringwork_runtime as ringwork;
 
-use ringwork_isa::{Core, Device, InOut, Result, Task};
+use ringwork_isa::{Core, Device, InOut, Result, Task, TileOps};
 use ringwork_macros::{kernel, orchestration};
 use ringwork_runtime::chip::explicit;
 use ringwork_runtime::{Captured, ChipOrchestrator, CoreKind, Node, Orchestrator, Tensor};

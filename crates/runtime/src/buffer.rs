@@ -2,8 +2,8 @@
 
 use crate::domain::Domain;
 use crate::error::{Error, Result};
-use crate::extent;
-use crate::work::WHOEVER;
+use crate::handle_ops;
+use crate::task_binding::WHOEVER;
 use ringwork_isa::{Arg, Argument, Barrier, Element, In, InOut, Out, Rank, Signal, Signals, Span};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub struct Buffer<T> {
     element: PhantomData<T>,
 }
 
-extent::counted!(Buffer);
+handle_ops::counted!(Buffer);
 
 impl<T: Element> Buffer<T> {
     pub(crate) fn new(domain: Domain, offset: u64, span: Span) -> Buffer<T> {
@@ -59,7 +59,7 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// If they are not all inside.
     pub fn slice(&self, range: Range<usize>) -> Result<Buffer<T>> {
-        let span = extent::slice(&self.span, range, || self.what())?;
+        let span = handle_ops::slice(&self.span, range, || self.what())?;
         Ok(Buffer { span, ..self.clone() })
     }
 
@@ -95,7 +95,7 @@ impl<T: Element> Buffer<T> {
         node.write(
             self.span.segment,
             Rank(0),
-            extent::byte_offset(&part.span, self.offset),
+            handle_ops::byte_offset(&part.span, self.offset),
             bytes,
         )
     }
@@ -108,7 +108,7 @@ impl<T: Element> Buffer<T> {
         node.read(
             self.span.segment,
             Rank(0),
-            extent::byte_offset(&part.span, self.offset),
+            handle_ops::byte_offset(&part.span, self.offset),
             bytes,
         )
     }

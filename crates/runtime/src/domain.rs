@@ -2,15 +2,15 @@
 
 mod spec;
 
+pub use ringwork_layout::BufferPlace;
 pub(crate) use spec::DomainPlan;
-pub use spec::{BufferPlace, DomainSpec};
+pub use spec::DomainSpec;
 
+use crate::backend::Members;
 use crate::buffer::{Buffer, SignalRow};
 use crate::error::{Error, Result};
 use crate::node::Shared;
-use ringwork_isa::{Device, Element, Rank, SIGNAL_STRIDE_BYTES, Segment, Signals, Span};
-use ringwork_native::Members;
-use ringwork_native::memory::PAGE_BYTES;
+use ringwork_isa::{Device, Element, Rank, Segment};
 use std::sync::Arc;
 
 /// An open domain. Released when the last handle to it or to its buffers is dropped, or by
@@ -114,17 +114,7 @@ impl Domain {
             });
         }
         let layout = self.inner.plan.segment.layout;
-        let span = Span {
-            segment: layout.segment,
-            base: layout.data_offset() + place.offset,
-            stride: layout.stride,
-            me: Rank(0),
-            rank: Rank(0),
-            ranks: layout.ranks,
-            dtype: T::DTYPE,
-            start: 0,
-            len: place.count as u64,
-        };
+        let span = layout.span(Rank(0), *place);
         Ok(Buffer::new(self.clone(), place.offset, span))
     }
 
@@ -134,18 +124,11 @@ impl Domain {
     /// If there are no such signals.
     pub fn signals(&self, name: &str) -> Result<SignalRow> {
         let signals = &self.inner.plan.places.signals;
-        let (first, count) = *signals
+        let row = *signals
             .get(name)
             .ok_or_else(|| self.missing("signals", name, signals.keys()))?;
         let layout = self.inner.plan.segment.layout;
-        let row = Signals {
-            segment: layout.segment,
-            base: PAGE_BYTES + u64::from(first) * SIGNAL_STRIDE_BYTES,
-            stride: layout.stride,
-            count,
-            me: Rank(0),
-            ranks: layout.ranks,
-        };
+        let row = layout.signals(Rank(0), row);
         Ok(SignalRow::new(self.clone(), row))
     }
 

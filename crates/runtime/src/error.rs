@@ -1,8 +1,8 @@
 //! What can go wrong in a worker, with the path to where it did.
 
+use crate::backend::Failure;
 use crate::timeline::Recent;
 use ringwork_isa::{Device, Dtype};
-use ringwork_native::Failure;
 use std::fmt;
 
 /// The result of an operation on a worker.
@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// The platform could not do something: bring up a chip, find memory.
     #[error(transparent)]
-    Platform(ringwork_native::Error),
+    Platform(Box<dyn std::error::Error + Send + Sync>),
     /// A task failed.
     #[error(transparent)]
     Task(#[from] Box<TaskFailure>),
@@ -55,7 +55,7 @@ pub enum Error {
         /// What each chip did last.
         recent: Recent,
     },
-    /// Nothing runs, nothing can start, and tasks are left: nobody is there who could move them.
+    /// Nothing runs, nothing can start, and tasks are left: nothing can change the signals they wait for.
     #[error("{worker}: nothing runs, nothing is ready, {left} tasks are left: {}", chains.join("; "))]
     Stalled {
         /// The worker's name.
@@ -74,7 +74,7 @@ pub enum Error {
         /// The worker's name.
         worker: String,
         /// Which ring, how full, what was needed.
-        fill: crate::engine::Fill,
+        fill: ringwork_engine::Fill,
         /// What to raise.
         raise: &'static str,
     },
@@ -84,7 +84,7 @@ pub enum Error {
         /// The worker's name.
         worker: String,
         /// Why.
-        problem: crate::engine::Error,
+        problem: ringwork_engine::Error,
     },
     /// Something failed in a worker below.
     #[error("{worker}, {}{cause}{}", if cause.names_its_worker() { String::new() } else { format!("{child}: ") }, also(cancelled))]
@@ -100,7 +100,7 @@ pub enum Error {
         /// What the chips of all children did last whose tasks failed, with it or because of it.
         recent: Recent,
     },
-    /// Nobody is at the other end of a port, nor will be.
+    /// The other end of a port is gone for good.
     #[error("{worker}, the port to chip {device}: {why}; open another")]
     PortDead {
         /// The worker's name.
@@ -273,17 +273,7 @@ impl Error {
     }
 }
 
-impl From<ringwork_native::Error> for Error {
-    fn from(error: ringwork_native::Error) -> Error {
-        match error {
-            ringwork_native::Error::ChipGone { device, cause } => Error::Gone { device, cause },
-            ringwork_native::Error::Interrupted => Error::Interrupted,
-            other => Error::Platform(other),
-        }
-    }
-}
-
-/// A task that failed: where, how, and who else was concerned.
+/// A task that failed: where, how, and which others were affected.
 #[derive(Debug)]
 pub struct TaskFailure {
     /// The worker that ran it.

@@ -3,15 +3,13 @@
 //! A handle names a segment that no chip has; submitting a task turns it into a place in the chip's ring. So a
 //! handle that outlives its scope names nothing, and can never be somebody else's memory.
 
-use crate::engine::{AccessKind, Arena, BufferId, Outcome, Spec, View};
+use crate::backend::{Layout, Members, SegmentPlan};
 use crate::error::{Error, Result};
-use crate::extent;
-use crate::machine::SegmentPlan;
+use crate::handle_ops;
 use crate::node::{Shared, State};
-use crate::settle::Progress;
+use crate::run_to_completion::Progress;
+use ringwork_engine::{AccessKind, Arena, BufferId, Outcome, Spec, View};
 use ringwork_isa::{Arg, Device, Element, Segment, Span, Tag};
-use ringwork_native::Members;
-use ringwork_native::segment::Layout;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -50,13 +48,13 @@ impl<T: Element> Intermediate<T> {
     /// If they are not all inside.
     pub fn slice(&self, range: Range<usize>) -> Result<Intermediate<T>> {
         let what = || format!("an intermediate on device {}", self.device);
-        let span = extent::slice(&self.span, range, what)?;
+        let span = handle_ops::slice(&self.span, range, what)?;
         Ok(Intermediate { span, ..*self })
     }
 }
 
-extent::counted!(Intermediate);
-extent::chip_argument!(Intermediate);
+handle_ops::counted!(Intermediate);
+handle_ops::chip_argument!(Intermediate);
 
 /// Where an intermediate is.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +76,7 @@ pub(crate) fn allocate<T: Element>(node: &Shared, device: Device, count: usize) 
         state.check_alive(chip)?;
         if state.run_is_over() {
             drop(state);
-            node.settle()?;
+            node.wait_for_all()?;
             continue;
         }
         let arena = Arena(u32::try_from(chip).unwrap_or(u32::MAX));
@@ -122,7 +120,7 @@ impl State {
         if let Some(scope) = self.scopes.last_mut() {
             scope.push(segment);
         }
-        let span = extent::private::<T>(segment, 0, count);
+        let span = handle_ops::private::<T>(segment, 0, count);
         Ok(Intermediate {
             span,
             device,
@@ -135,13 +133,14 @@ impl State {
         if let Some(layout) = self.rings[chip] {
             return Ok(layout);
         }
-        let layout = Layout::private(self.fresh_segment(), self.intermediate_bytes)?;
+        let layout = Layout::private(self.fresh_segment(), self.intermediate_bytes)
+            .map_err(ringwork_native::Error::from)?;
         let plan = SegmentPlan {
             layout,
             what: format!("the intermediates of device {}", self.devices[chip]),
             members: Members::all([chip]),
         };
-        self.machine.create(&plan)?;
+        self.backend.create(&plan)?;
         self.rings[chip] = Some(layout);
         Ok(layout)
     }

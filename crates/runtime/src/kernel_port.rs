@@ -22,7 +22,7 @@ use crate::buffer::{Buffer, SignalRow};
 use crate::domain::{Domain, DomainSpec};
 use crate::error::{Error, Result};
 use crate::node::{Node, Shared, State};
-use crate::settle::Progress;
+use crate::run_to_completion::Progress;
 use ringwork_isa::{
     Compare, Device, Direction, Element, Header, MessageKind, PortCell, PortLayout, Rank, Returns, Signal,
 };
@@ -288,7 +288,7 @@ impl<T> Drop for KernelPort<T> {
         if !self.told_to_stop && !state.unused(segment) {
             let device = self.inner.device;
             let reason = format!("the host dropped its end of the port to chip {device} without a stop");
-            state.machine.abort(segment, &reason);
+            state.backend.abort(segment, &reason);
         }
     }
 }
@@ -308,7 +308,7 @@ impl<T: Element> Inner<T> {
 
     fn notify(&self, state: &State, cell: PortCell, value: i32) -> Result<()> {
         state.usable(self.domain.segment())?;
-        if state.machine.notify(&self.cell(cell)?, value) {
+        if state.backend.notify(&self.cell(cell)?, value) {
             Ok(())
         } else {
             Err(self.dead(state))
@@ -319,10 +319,10 @@ impl<T: Element> Inner<T> {
     fn look(&self, state: &mut State, sent: i32, cell: PortCell, needed: i32) -> Result<bool> {
         state.usable(self.domain.segment())?;
         let mine = self.cell(PortCell::RequestsSent)?;
-        if state.machine.peek(&mine) != Some(sent) {
+        if state.backend.peek(&mine) != Some(sent) {
             return Err(self.dead_because(state, "its signals were made fresh after a failed run"));
         }
-        let value = state.machine.peek(&self.cell(cell)?);
+        let value = state.backend.peek(&self.cell(cell)?);
         Ok(value.is_some_and(|value| Compare::Ge.holds(value, needed)))
     }
 
@@ -335,7 +335,7 @@ impl<T: Element> Inner<T> {
             let mut state = self.node().lock();
             // In this order: what it sent before it ended is there when its end is known (KPT-2).
             let unused = over || state.unused(self.domain.segment());
-            let looks = !state.machine.moving();
+            let looks = !state.backend.moving();
             if looks && self.look(&mut state, sent, cell, needed)? {
                 return Ok(());
             }
@@ -366,7 +366,7 @@ impl<T: Element> Inner<T> {
         let gone = state
             .chip(self.device)
             .ok()
-            .and_then(|chip| state.machine.end(chip));
+            .and_then(|chip| state.backend.end(chip));
         match gone {
             Some(cause) => self.dead_because(state, &format!("the chip is gone: {cause}")),
             None => self.dead_because(
@@ -391,16 +391,16 @@ impl State {
         for (segment, (cell, attended)) in &mut self.ports {
             if *attended != attend {
                 *attended = attend;
-                self.machine.notify(cell, i32::from(attend));
-                self.machine.attend(*segment, attend);
+                self.backend.notify(cell, i32::from(attend));
+                self.backend.attend(*segment, attend);
             }
         }
     }
 
     fn stop_attending(&mut self, segment: ringwork_isa::Segment) {
         if let Some((cell, _)) = self.ports.remove(&segment) {
-            self.machine.notify(&cell, 0);
-            self.machine.attend(segment, false);
+            self.backend.notify(&cell, 0);
+            self.backend.attend(segment, false);
         }
     }
 
@@ -411,6 +411,6 @@ impl State {
 
     fn last_seen(&self, device: Device) -> String {
         let chip = self.chip(device).ok();
-        chip.map_or_else(String::new, |chip| self.machine.last_seen(chip).what)
+        chip.map_or_else(String::new, |chip| self.backend.last_seen(chip).what)
     }
 }

@@ -1,50 +1,52 @@
 //! Workers: the node and above. Bring-up, domains, memory on chips, tasks, and a clean end.
 //!
-//! A layer without unsafe code and without a platform of its own: it decides what runs where, in which
-//! order, and what becomes of it when something fails.
+//! This layer decides what runs where, in which order, and what happens when something fails. The order is worked
+//! out by [`engine`]; how a chip runs is up to a backend, which is processes ([`ringwork_native`]) or a simulation
+//! ([`ringwork_sim`]). It never contains unsafe code, a system call, an instruction or an algorithm.
 #![forbid(unsafe_code)]
 
+mod backend;
 mod buffer;
 pub mod chip;
+mod chip_context;
 mod config;
-mod context;
+mod dispatch;
 mod domain;
-pub mod engine;
 mod error;
-mod extent;
-mod flight;
-mod host;
+mod failures;
+mod handle_ops;
+mod host_tasks;
 mod intermediate;
 mod kernel_port;
-mod log;
-mod machine;
 mod node;
 mod orchestrator;
 mod platform;
 mod pod;
+mod run_to_completion;
 mod segments;
-mod settle;
 mod submission;
+mod task_binding;
+mod task_history;
 mod tensor;
 mod timeline;
-mod work;
 
+pub use backend::{Failure, Interrupter};
 pub use buffer::{Buffer, Part, SignalRow};
 pub use chip::{Captured, ChipOrchestrator, CoreKind};
+pub use chip_context::{ChipContext, DomainContext};
 pub use config::NodeBuilder;
-pub use context::{ChipContext, DomainContext};
 pub use domain::{BufferPlace, Domain, DomainSpec};
-pub use engine::TaskId;
 pub use error::{Cause, Error, Result, TaskFailure};
 pub use intermediate::Intermediate;
 pub use kernel_port::{KernelPort, Message, Response, Slot};
 pub use node::Node;
 pub use orchestrator::Orchestrator;
 pub use platform::{Clock, Platform, Simulated, Simulation};
-pub use pod::{Pod, PodDomain, PodOrchestrator, PodSubmission, PodTensor, Worker};
+pub use pod::{Pod, PodDomain, PodOrchestrator, PodTensor, Worker};
+pub use ringwork_engine as engine;
+pub use ringwork_engine::TaskId;
 pub use ringwork_isa::{Device, Level, Rank};
-pub use ringwork_native::{Failure, Interrupter, Program};
-pub use submission::Submission;
+pub use ringwork_native::Program;
 pub use tensor::Tensor;
 pub use timeline::{Recent, RecentChip};
 

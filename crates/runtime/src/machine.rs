@@ -8,7 +8,8 @@ use crate::platform::Simulated;
 use crate::timeline::{Epoch, Records};
 use ringwork_isa::{Device, Rank, Segment, Signal, Task};
 use ringwork_native::segment::{Alarm, Attached, Layout};
-use ringwork_native::{Event, Fleet, InitialSegment, Interrupter, LastSeen, Launch, Members, Waiter};
+use ringwork_native::trace::{LastSeen, tsc_clock};
+use ringwork_native::{ChipProcesses, Event, InitialSegment, Interrupter, Launch, Members, Waiter};
 use ringwork_sim::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,7 +96,7 @@ pub(crate) trait Machine: Send {
 /// Processes on this host.
 #[derive(Debug)]
 pub(crate) struct NativeMachine {
-    fleet: Fleet,
+    processes: ChipProcesses,
     epoch: Option<Epoch>,
     segments: BTreeMap<Segment, Arc<Attached>>,
 }
@@ -126,7 +127,7 @@ impl NativeMachine {
         }
         stage(&segments);
         let epoch = launch.record.then(Epoch::now);
-        let fleet = Fleet::launch(
+        let processes = ChipProcesses::launch(
             Launch {
                 segments: initial,
                 ..launch
@@ -134,7 +135,7 @@ impl NativeMachine {
             on_step,
         )?;
         Ok(NativeMachine {
-            fleet,
+            processes,
             epoch,
             segments,
         })
@@ -148,18 +149,18 @@ impl Machine for NativeMachine {
     }
 
     fn join(&mut self, segment: &Arc<Attached>, plan: &SegmentPlan) -> ringwork_native::Result<bool> {
-        self.fleet.map(segment, &plan.what, &plan.members)?;
+        self.processes.map(segment, &plan.what, &plan.members)?;
         self.segments.insert(plan.layout.segment, segment.clone());
         Ok(true)
     }
 
     fn alarm(&self, members: &Members) -> Option<Alarm> {
-        self.fleet.alarm(members)
+        self.processes.alarm(members)
     }
 
     fn release(&mut self, segment: Segment, chips: &[usize]) {
         self.segments.remove(&segment);
-        self.fleet.unmap(segment, chips);
+        self.processes.unmap(segment, chips);
     }
 
     fn write(&self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> bool {
@@ -196,62 +197,62 @@ impl Machine for NativeMachine {
 
     fn reset(&mut self, segment: Segment, members: &Members) {
         if let Some(segment) = self.segments.get(&segment) {
-            self.fleet.reset(segment, members);
+            self.processes.reset(segment, members);
         }
     }
 
     fn submit(&mut self, chip: usize, id: u64, task: &Task) -> ringwork_native::Result<bool> {
-        self.fleet.submit(chip, id, task)
+        self.processes.submit(chip, id, task)
     }
 
     fn events(&mut self) -> Vec<Event> {
-        self.fleet.events()
+        self.processes.events()
     }
 
     fn wait(&mut self, deadline: Option<Instant>) -> bool {
-        self.fleet.wait(deadline)
+        self.processes.wait(deadline)
     }
 
     fn waiter(&self) -> Option<Waiter> {
-        Some(self.fleet.waiter())
+        Some(self.processes.waiter())
     }
 
     fn interrupted(&self) -> bool {
-        self.fleet.interrupted()
+        self.processes.interrupted()
     }
 
     fn interrupter(&self) -> Interrupter {
-        self.fleet.interrupter()
+        self.processes.interrupter()
     }
 
     fn end(&self, chip: usize) -> Option<String> {
-        self.fleet.end(chip).map(|end| end.to_string())
+        self.processes.end(chip).map(|end| end.to_string())
     }
 
     fn last_seen(&self, chip: usize) -> LastSeen {
-        self.fleet.last_seen(chip)
+        self.processes.last_seen(chip)
     }
 
     fn pid(&self, chip: usize) -> Option<u32> {
-        self.fleet.pid(chip)
+        self.processes.pid(chip)
     }
 
     fn records(&self) -> Option<Records> {
-        let chips = 0..self.fleet.devices().len();
-        let read = |chip| (self.fleet.record(chip), self.fleet.last_seen(chip));
+        let chips = 0..self.processes.devices().len();
+        let read = |chip| (self.processes.record(chip), self.processes.last_seen(chip));
         Some(Records {
             epoch: self.epoch?,
             chips: chips.map(read).collect(),
-            now: ringwork_native::ticks::now(),
+            now: tsc_clock::now(),
         })
     }
 
     fn kill(&mut self, chip: usize) {
-        self.fleet.kill(chip);
+        self.processes.kill(chip);
     }
 
     fn close(&mut self) {
-        self.fleet.close();
+        self.processes.close();
         self.segments.clear();
     }
 }

@@ -1,24 +1,22 @@
 //! The node: a worker of level 3, its chips, and everything that lives on them.
 
+use crate::backend::{self, Backend, Interrupter, Layout, Members, SegmentPlan, Waiter};
+use crate::chip_context::ChipContext;
 use crate::config::NodeBuilder;
-use crate::context::ChipContext;
+use crate::dispatch::InFlight;
 use crate::domain::{Domain, DomainPlan, DomainSpec, list};
-use crate::engine::{Config, Engine, Kind, Ring, SignalId};
 use crate::error::{Error, Result};
-use crate::flight::Flights;
-use crate::host::{Closures, Reports, SUB_WORKERS};
+use crate::failures::Failures;
+use crate::host_tasks::{Closures, Reports, SUB_WORKERS};
 use crate::intermediate::Placed;
-use crate::log::Log;
-use crate::machine::sim::SimMachine;
-use crate::machine::{Machine, NativeMachine, SegmentPlan};
 use crate::orchestrator::Orchestrator;
 use crate::platform::{Clock, Platform};
 use crate::segments::{Known, Sort};
+use crate::task_binding::BoundTask;
+use crate::task_history::TaskHistory;
 use crate::tensor::Tensor;
-use crate::work::Work;
+use ringwork_engine::{Config, Engine, Kind, Ring, SignalId};
 use ringwork_isa::{Device, Element, Level, Segment, Signal};
-use ringwork_native::segment::Layout;
-use ringwork_native::{Interrupter, Launch, Members, Waiter};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,7 +43,7 @@ pub(crate) struct Shared {
     closures: Arc<Mutex<Closures>>,
     pub(crate) finished: Reports,
     /// What to wait with while the state is not locked; `None` where the machine itself must be asked.
-    pub(crate) waiter: Option<Arc<Waiter>>,
+    pub(crate) waiter: Option<Arc<dyn Waiter>>,
 }
 
 impl fmt::Debug for Shared {
@@ -67,13 +65,14 @@ impl Shared {
 /// Everything a node knows. Locked for the length of one operation.
 pub(crate) struct State {
     pub(crate) name: String,
-    pub(crate) machine: Box<dyn Machine>,
+    pub(crate) backend: Box<dyn Backend>,
     pub(crate) platform: Platform,
     pub(crate) devices: Vec<Device>,
     pub(crate) segments: BTreeMap<Segment, Known>,
-    pub(crate) engine: Engine<Arc<Work>, ()>,
-    pub(crate) flights: Flights,
-    pub(crate) log: Log,
+    pub(crate) engine: Engine<Arc<BoundTask>, ()>,
+    pub(crate) in_flight: InFlight,
+    pub(crate) failures: Failures,
+    pub(crate) history: TaskHistory,
     /// Signals that tasks wait for, and how many do.
     pub(crate) signals: BTreeMap<SignalId, (Signal, usize)>,
     /// Threads that run host tasks.
@@ -109,36 +108,23 @@ impl Node {
         // After the domains, numbers for what simulated chips keep for their own graphs.
         let own = u32::try_from(plans.len()).unwrap_or(u32::MAX);
         let after_own = own.saturating_add(u32::try_from(builder.devices.len()).unwrap_or(u32::MAX));
-        let machine: Box<dyn Machine> = match &builder.platform {
-            Platform::Native => Box::new(launch_native(&mut builder, &plans)?),
-            Platform::Sim(simulation) => {
-                let mut machine =
-                    SimMachine::launch(simulation, &builder.devices, Segment(own), builder.wait_limit)?;
-                for (spec, plan) in builder.domains.iter().zip(&plans) {
-                    machine.create(&plan.segment)?;
-                    // The plan was checked against the data, so it fits.
-                    spec.for_each_staged(plan, |rank, offset, bytes| {
-                        let _ = machine.write(plan.segment.layout.segment, rank, offset, bytes);
-                    });
-                }
-                Box::new(machine)
-            }
-        };
-        let hosts = machine.waiter().map_or(1, |_| SUB_WORKERS);
+        let backend = backend::launch(&mut builder, &plans, Segment(own))?;
+        let hosts = backend.waiter().map_or(1, |_| SUB_WORKERS);
         let (slots, bytes) = (builder.task_slots, builder.intermediate_bytes);
         let engine = engine(builder.devices.len(), hosts, slots, bytes);
         let engine = engine.map_err(|problem| Error::config("task_slots", problem.to_string()))?;
-        let log = Log::new(builder.record, builder.devices.len());
+        let history = TaskHistory::new(builder.record, builder.devices.len());
         let mut state = State {
             rings: vec![None; builder.devices.len()],
             name: builder.name,
-            machine,
+            backend,
             platform: builder.platform,
             devices: builder.devices,
             segments: BTreeMap::new(),
             engine,
-            flights: Flights::default(),
-            log,
+            in_flight: InFlight::default(),
+            failures: Failures::default(),
+            history,
             signals: BTreeMap::new(),
             host_threads: Vec::new(),
             finished: Reports::default(),
@@ -157,10 +143,10 @@ impl Node {
             state.know(&plan.segment, Sort::Domain);
         }
         let contexts = ChipContext::of_all(&state.devices, &plans);
-        let interrupter = state.machine.interrupter();
+        let interrupter = state.backend.interrupter();
         let shared = Shared {
             finished: state.finished.clone(),
-            waiter: state.machine.waiter().map(Arc::new),
+            waiter: state.backend.waiter(),
             state: Arc::new(Mutex::new(state)),
             closures: Arc::default(),
         };
@@ -208,7 +194,7 @@ impl Node {
     pub fn pid(&self, device: Device) -> Result<u32> {
         let state = self.shared.lock();
         let chip = state.chip(device)?;
-        state.machine.pid(chip).ok_or(Error::Closed)
+        state.backend.pid(chip).ok_or(Error::Closed)
     }
 
     /// A domain that was configured before launch.
@@ -239,13 +225,13 @@ impl Node {
         let chip = state.chip(device)?;
         let what = format!("a tensor on device {device}");
         let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
-        let layout = Layout::private(state.fresh_segment(), bytes)?;
+        let layout = Layout::private(state.fresh_segment(), bytes).map_err(ringwork_native::Error::from)?;
         let plan = SegmentPlan {
             layout,
             what,
             members: Members::all([chip]),
         };
-        state.machine.create(&plan)?;
+        state.backend.create(&plan)?;
         state.know(&plan, Sort::Private);
         drop(state);
         Ok(Tensor::new(layout, device, count, self.shared.clone()))
@@ -291,42 +277,13 @@ impl Node {
         let mut state = self.shared.lock();
         if !std::mem::replace(&mut state.closed, true) {
             state.abort_all("the node is closing");
-            state.machine.close();
+            state.backend.close();
             state.segments.clear();
         }
         drop(state);
         drop(self.shared.take_closures());
         self.shared.dismiss_sub_workers();
     }
-}
-
-/// Starts a process per chip, with everything staged before they can look.
-fn launch_native(builder: &mut NodeBuilder, plans: &[DomainPlan]) -> Result<NativeMachine> {
-    let waiting = builder.waiting();
-    let launch = Launch {
-        devices: builder.devices.clone(),
-        program: builder.program.clone(),
-        segments: Vec::new(),
-        deadline: builder.bring_up,
-        record: builder.record,
-        waiting,
-    };
-    let segments: Vec<SegmentPlan> = plans.iter().map(|plan| plan.segment.clone()).collect();
-    let stage = |made: &BTreeMap<Segment, _>| {
-        for (spec, plan) in builder.domains.iter().zip(plans) {
-            let segment: &Arc<ringwork_native::segment::Attached> = &made[&plan.segment.layout.segment];
-            // The plan was checked against the data, so it fits.
-            spec.for_each_staged(plan, |rank, offset, bytes| {
-                let _ = segment.write(rank, offset, bytes);
-            });
-        }
-    };
-    Ok(NativeMachine::launch(
-        &segments,
-        stage,
-        launch,
-        &mut builder.on_step,
-    )?)
 }
 
 impl Drop for Node {
@@ -344,7 +301,7 @@ fn engine(
     hosts: u32,
     slots: u32,
     intermediate_bytes: u64,
-) -> std::result::Result<Engine<Arc<Work>, ()>, crate::engine::Error> {
+) -> std::result::Result<Engine<Arc<BoundTask>, ()>, ringwork_engine::Error> {
     let chips = u32::try_from(chips).unwrap_or(u32::MAX);
     let mut config = Config::new().slots(slots).executors_of_depth(CHIP, chips, DEPTH);
     for _ in 0..chips {
@@ -367,11 +324,11 @@ pub(crate) fn open_domain(shared: &Shared, spec: &DomainSpec) -> Result<Domain> 
     for &chip in &plan.segment.members.chips {
         state.check_alive(chip)?;
     }
-    state.machine.create(&plan.segment)?;
+    state.backend.create(&plan.segment)?;
     state.know(&plan.segment, Sort::Domain);
     let mut staged = true;
     spec.for_each_staged(&plan, |rank, offset, bytes| {
-        staged &= state.machine.write(segment, rank, offset, bytes)
+        staged &= state.backend.write(segment, rank, offset, bytes)
     });
     drop(state);
     debug_assert!(staged, "the plan was checked against the data");
@@ -393,7 +350,7 @@ impl State {
     }
 
     pub(crate) fn check_alive(&self, chip: usize) -> Result<()> {
-        match self.machine.end(chip) {
+        match self.backend.end(chip) {
             None => Ok(()),
             Some(cause) => Err(Error::Gone {
                 device: self.devices[chip],
@@ -403,10 +360,10 @@ impl State {
     }
 
     /// What the engine refused, in the words of a node.
-    pub(crate) fn refused(&self, problem: crate::engine::Error) -> Error {
+    pub(crate) fn refused(&self, problem: ringwork_engine::Error) -> Error {
         let worker = self.name.clone();
         match problem {
-            crate::engine::Error::RingStuck { fill } => {
+            ringwork_engine::Error::RingStuck { fill } => {
                 let raise = match fill.ring {
                     Ring::Slots => "task_slots",
                     Ring::Memory(_) => "intermediate_bytes",

@@ -1,12 +1,19 @@
-//! The orchestrator: what an orchestration talks to.
+//! The orchestrator of a node: what an orchestration talks to.
+//!
+//! All three levels have the same vocabulary: [`Orchestrator`] over a node's chips,
+//! [`ChipOrchestrator`](crate::ChipOrchestrator) over a chip's cores, and
+//! [`PodOrchestrator`](crate::PodOrchestrator) over the children of a worker. Each is a handle to the graph, and
+//! carries the conditions for tasks that are submitted through it: `orch.after(a)` is another handle whose tasks
+//! come after `a`. `submit` and `group` end a chain of such conditions.
 
 use crate::domain::{Domain, DomainSpec};
-use crate::engine::TaskId;
 use crate::error::{Error, Result};
 use crate::intermediate::{self, Intermediate};
 use crate::node::{Shared, open_domain};
-use crate::submission::Submission;
-use ringwork_isa::{Argument, Compare, Device, Element, In, InOut, Out, Signal, Task};
+use ringwork_engine::TaskId;
+use ringwork_isa::{Arg, Argument, Compare, Device, Element, In, InOut, Out, Signal, Tag};
+use std::marker::PhantomData;
+use std::rc::Rc;
 
 /// Submits tasks, which run as soon as what they touch is ready: a task comes after every earlier one that
 /// touches the same memory, if one of the two writes it. Tasks that have nothing in common run at once, on
@@ -17,12 +24,45 @@ use ringwork_isa::{Argument, Compare, Device, Element, In, InOut, Out, Signal, T
 /// for each other inside their kernels belong into one [`group`](Orchestrator::group).
 ///
 /// The graph moves while the orchestration submits or waits, and when it has returned.
+///
+/// [`after`](Orchestrator::after), [`when`](Orchestrator::when), [`reads`](Orchestrator::reads) and their like
+/// return an orchestrator whose tasks have that condition too; they change nothing for the one they are called on.
+///
+/// ```no_run
+/// # use ringwork_runtime::{Orchestrator, Device, Result, TaskId};
+/// # fn orchestration(orch: &mut Orchestrator<'_>, first: TaskId, task: ringwork_isa::Task) -> Result<()> {
+/// orch.after(first).priority(3).submit(Device(0), task)?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
+#[must_use = "nothing is submitted until `submit`, `anywhere`, `group` or `host_task` is called"]
 pub struct Orchestrator<'n> {
     pub(crate) node: &'n Shared,
+    pub(crate) conditions: Conditions,
+    /// One thread submits: a node is driven by one thread at a time.
+    one_thread: PhantomData<Rc<()>>,
+}
+
+/// What is asked of every task that is submitted through an orchestrator.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conditions {
+    pub(crate) priority: i8,
+    pub(crate) after: Vec<TaskId>,
+    pub(crate) when: Vec<(Signal, Compare, i32)>,
+    pub(crate) until: Vec<(Signal, Compare, i32)>,
+    /// Memory that a task touches, besides its arguments.
+    pub(crate) extra: Vec<(Arg, Tag)>,
 }
 
 impl<'n> Orchestrator<'n> {
+    fn new(node: &'n Shared, conditions: Conditions) -> Orchestrator<'n> {
+        Orchestrator {
+            node,
+            conditions,
+            one_thread: PhantomData,
+        }
+    }
+
     pub(crate) fn run<R>(
         node: &'n Shared,
         orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R>,
@@ -35,89 +75,62 @@ impl<'n> Orchestrator<'n> {
         }
         state.attend(true);
         drop(state);
-        let outcome = orchestration(&mut Orchestrator { node });
+        let outcome = orchestration(&mut Orchestrator::new(node, Conditions::default()));
         // A failed task explains an orchestration that gave up; so it is reported first.
-        let settled = node.settle();
+        let ended = node.wait_for_all();
         node.lock().end_run();
-        settled.and(outcome)
+        ended.and(outcome)
     }
 
-    /// Submits a kernel to a chip.
-    ///
-    /// # Errors
-    /// If the chip or the arguments cannot be used; or, early, the failure of a task before.
-    pub fn submit(&mut self, device: Device, task: Task) -> Result<TaskId> {
-        self.plain().submit(device, task)
+    /// The same orchestrator with one condition more.
+    fn with(&self, add: impl FnOnce(&mut Conditions)) -> Orchestrator<'n> {
+        let mut conditions = self.conditions.clone();
+        add(&mut conditions);
+        Orchestrator::new(self.node, conditions)
     }
 
-    /// Submits a kernel to whichever chip is free first, among those that have all the memory it uses.
-    ///
-    /// # Errors
-    /// As [`submit`](Orchestrator::submit); or if no chip has all of it, or an argument means something else
-    /// on every chip.
-    pub fn anywhere(&mut self, task: Task) -> Result<TaskId> {
-        self.plain().anywhere(task)
+    /// Its tasks come after this task, or these, whatever they touch.
+    pub fn after(&self, tasks: impl IntoIterator<Item = TaskId>) -> Orchestrator<'n> {
+        self.with(|conditions| conditions.after.extend(tasks))
     }
 
-    /// Submits a kernel to several chips that start together: all of it is checked before any of it is sent,
-    /// and it starts when all its chips are free. They do nothing else until it is done.
-    ///
-    /// # Errors
-    /// As [`submit`](Orchestrator::submit); nothing was sent then.
-    pub fn group(
-        &mut self,
-        devices: impl IntoIterator<Item = Device>,
-        task: impl FnMut(Device) -> Result<Task>,
-    ) -> Result<TaskId> {
-        self.plain().group(devices, task)
+    /// Its tasks have this priority: larger goes first among tasks that are ready; 0 unless said.
+    pub fn priority(&self, priority: i8) -> Orchestrator<'n> {
+        self.with(|conditions| conditions.priority = priority)
     }
 
-    fn plain(&mut self) -> Submission<'_> {
-        Submission::new(self.node)
+    /// Its tasks start only once the signal compares so. They occupy no chip until then.
+    pub fn when(&self, signal: Signal, compare: Compare, operand: i32) -> Orchestrator<'n> {
+        self.with(|conditions| conditions.when.push((signal, compare, operand)))
     }
 
-    /// Begins a submission that comes after this task, whatever they touch.
-    pub fn after(&mut self, task: TaskId) -> Submission<'_> {
-        self.plain().after(task)
+    /// Its tasks are done only once they have run and the signal compares so.
+    pub fn until(&self, signal: Signal, compare: Compare, operand: i32) -> Orchestrator<'n> {
+        self.with(|conditions| conditions.until.push((signal, compare, operand)))
     }
 
-    /// Begins a submission of this priority: larger goes first among tasks that are ready; 0 unless said.
-    pub fn priority(&mut self, priority: i8) -> Submission<'_> {
-        self.plain().priority(priority)
+    /// Its tasks read this, besides what their kernels' arguments say.
+    pub fn reads<T: Element>(&self, memory: &impl Argument<In<T>>) -> Orchestrator<'n> {
+        self.with(|conditions| conditions.extra.push((memory.to_arg(), Tag::Input)))
     }
 
-    /// Begins a submission that starts only once the signal compares so. It occupies no chip until then.
-    pub fn when(&mut self, signal: Signal, compare: Compare, operand: i32) -> Submission<'_> {
-        self.plain().when(signal, compare, operand)
+    /// Its tasks write this, besides what their kernels' arguments say.
+    pub fn writes<T: Element>(&self, memory: &impl Argument<Out<T>>) -> Orchestrator<'n> {
+        self.with(|conditions| conditions.extra.push((memory.to_arg(), Tag::Output)))
     }
 
-    /// Begins a submission that is done only once it has run and the signal compares so.
-    pub fn until(&mut self, signal: Signal, compare: Compare, operand: i32) -> Submission<'_> {
-        self.plain().until(signal, compare, operand)
-    }
-
-    /// Begins a submission that reads this, beside what its kernel's arguments say.
-    pub fn reads<T: Element>(&mut self, memory: &impl Argument<In<T>>) -> Submission<'_> {
-        self.plain().reads(memory)
-    }
-
-    /// Begins a submission that writes this, beside what its kernel's arguments say.
-    pub fn writes<T: Element>(&mut self, memory: &impl Argument<Out<T>>) -> Submission<'_> {
-        self.plain().writes(memory)
-    }
-
-    /// Begins a submission that reads and writes this, beside what its kernel's arguments say.
-    pub fn updates<T: Element>(&mut self, memory: &impl Argument<InOut<T>>) -> Submission<'_> {
-        self.plain().updates(memory)
+    /// Its tasks read and write this, besides what their kernels' arguments say.
+    pub fn updates<T: Element>(&self, memory: &impl Argument<InOut<T>>) -> Orchestrator<'n> {
+        self.with(|conditions| conditions.extra.push((memory.to_arg(), Tag::InOut)))
     }
 
     /// Runs a closure on the host, now, after everything submitted before is done, and returns what it
-    /// returns. See [`Submission::host_task`] for one that takes its turn in the graph.
+    /// returns. See [`host_task`](Orchestrator::host_task) for one that takes its turn in the graph.
     ///
     /// # Errors
     /// The failure of a task before; or the closure's own, with its name.
     pub fn host<R, E: std::fmt::Display>(
-        &mut self,
+        &self,
         name: &str,
         closure: impl FnOnce() -> std::result::Result<R, E>,
     ) -> Result<R> {
@@ -136,12 +149,12 @@ impl<'n> Orchestrator<'n> {
     /// # Errors
     /// If the chip cannot be used, or the memory can never fit ([`Error::RingStuck`]); or, early, the failure
     /// of a task before.
-    pub fn intermediate<T: Element>(&mut self, device: Device, count: usize) -> Result<Intermediate<T>> {
+    pub fn intermediate<T: Element>(&self, device: Device, count: usize) -> Result<Intermediate<T>> {
         intermediate::allocate(self.node, device, count)
     }
 
     /// Runs a part of the orchestration whose intermediates are its own. Scopes nest to
-    /// [`MAX_SCOPES`](crate::engine::MAX_SCOPES).
+    /// [`MAX_SCOPES`](ringwork_engine::MAX_SCOPES).
     ///
     /// # Errors
     /// What the part returns; or that scopes are nested too deeply.
@@ -156,15 +169,15 @@ impl<'n> Orchestrator<'n> {
     ///
     /// # Errors
     /// The first failure among it.
-    pub fn wait(&mut self) -> Result<()> {
-        self.node.settle()
+    pub fn wait(&self) -> Result<()> {
+        self.node.wait_for_all()
     }
 
     /// Opens a domain, for as long as its handle or a handle to one of its buffers lives.
     ///
     /// # Errors
     /// If the spec cannot be, or there is no memory.
-    pub fn domain(&mut self, spec: &DomainSpec) -> Result<Domain> {
+    pub fn domain(&self, spec: &DomainSpec) -> Result<Domain> {
         open_domain(self.node, spec)
     }
 }

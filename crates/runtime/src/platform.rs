@@ -1,9 +1,10 @@
 //! Where a node's chips are: processes of this host, or a machine that is only described.
 
+use crate::backend::Layout;
+use crate::error::Result;
 use crate::node::Shared;
 use crate::timeline::{self, Part};
 use ringwork_isa::{MAX_RANKS, Segment};
-use ringwork_native::segment::Layout;
 use ringwork_sim::Topology;
 use ringwork_sim::timeline::{Load, Timeline};
 use std::sync::Arc;
@@ -36,11 +37,11 @@ impl Platform {
         ranks: u32,
         signals: u32,
         data_bytes: u64,
-    ) -> ringwork_native::Result<Layout> {
-        match self {
-            Platform::Native => Layout::windows(segment, ranks, signals, data_bytes),
-            Platform::Sim(_) => Layout::described(segment, ranks, signals, data_bytes),
-        }
+    ) -> Result<Layout> {
+        Ok(match self {
+            Platform::Native => Layout::windows(segment, ranks, signals, data_bytes)?,
+            Platform::Sim(_) => Layout::described(segment, ranks, signals, data_bytes)?,
+        })
     }
 }
 
@@ -103,7 +104,7 @@ impl Clock {
     /// Where virtual time is and what the links carried; `None` where time is real, or the node is closed.
     #[must_use]
     pub fn simulated(&self) -> Option<Simulated> {
-        self.node.lock().machine.simulated()
+        self.node.lock().backend.simulated()
     }
 
     /// What ran where and when so far, as far back as it is remembered; `None` if it is not recorded. Chips that are
@@ -118,7 +119,7 @@ impl Clock {
     #[must_use]
     pub fn timeline_of(clocks: &[Clock]) -> Option<Timeline> {
         let nodes: Vec<_> = clocks.iter().map(|clock| clock.node.lock()).collect();
-        let simulated: Vec<_> = nodes.iter().filter_map(|node| node.machine.timeline()).collect();
+        let simulated: Vec<_> = nodes.iter().filter_map(|node| node.backend.timeline()).collect();
         if !simulated.is_empty() {
             let names = nodes.iter().map(|node| node.name.as_str());
             return Some(timeline::beside(names.zip(simulated).collect()));
@@ -133,8 +134,8 @@ impl Clock {
                     format!("{}, ", node.name)
                 },
                 devices: &node.devices,
-                records: node.machine.records()?.checked(),
-                log: &node.log,
+                records: node.backend.records()?.checked(),
+                log: &node.history,
                 wide: &node.wide,
             });
         }

@@ -1,10 +1,9 @@
-//! The memory that a node knows of: by number, who has it, who uses it, and when it goes.
+//! The memory that a node knows of: which chips have each segment, how many tasks use it, and when it is freed.
 
+use crate::backend::{Members, SegmentPlan};
 use crate::error::{Error, Result};
-use crate::machine::SegmentPlan;
 use crate::node::State;
 use ringwork_isa::{Rank, Segment};
-use ringwork_native::Members;
 
 /// What is known of a segment.
 pub(crate) struct Known {
@@ -71,7 +70,7 @@ impl State {
         if known.uses == 0
             && let Some(known) = self.segments.remove(&segment)
         {
-            self.machine.release(segment, &known.members.chips);
+            self.backend.release(segment, &known.members.chips);
         }
     }
 
@@ -100,7 +99,7 @@ impl State {
 
     pub(crate) fn write(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> Result<()> {
         self.usable(segment)?;
-        let fits = self.machine.write(segment, rank, offset, bytes);
+        let fits = self.backend.write(segment, rank, offset, bytes);
         if fits {
             Ok(())
         } else {
@@ -110,7 +109,7 @@ impl State {
 
     pub(crate) fn read(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> Result<()> {
         self.usable(segment)?;
-        let there = self.machine.read(segment, rank, offset, bytes);
+        let there = self.backend.read(segment, rank, offset, bytes);
         if there {
             Ok(())
         } else {
@@ -135,7 +134,7 @@ impl State {
             .map(|(segment, _)| *segment)
             .collect();
         for segment in domains {
-            self.machine.abort(segment, reason);
+            self.backend.abort(segment, reason);
         }
     }
 }

@@ -1,99 +1,27 @@
-//! A task on its way into the graph: what it waits for beside its memory, and where it runs.
+//! Submission: how a task gets into the graph of a node, with its conditions, its memory and where it runs.
 
-use crate::engine::{Condition, Executor, Outcome, Place, Spec, TaskId};
 use crate::error::{Error, Result};
-use crate::host::Closure;
-use crate::node::{CHIP, HOST, Shared, State};
-use crate::settle::Progress;
-use crate::work::{Parts, Work, signal_id};
-use ringwork_isa::{Arg, Argument, Compare, Device, Element, In, InOut, Out, Segment, Signal, Tag, Task};
+use crate::host_tasks::Closure;
+use crate::node::{CHIP, HOST, State};
+use crate::orchestrator::Orchestrator;
+use crate::run_to_completion::Progress;
+use crate::task_binding::{BoundTask, Parts, signal_id};
+use ringwork_engine::{Condition, Executor, Outcome, Place, Spec, TaskId};
+use ringwork_isa::{Device, Segment, Task};
 use std::sync::Arc;
 
-/// Conditions of a task, to be ended by what it is: [`submit`](Submission::submit),
-/// [`anywhere`](Submission::anywhere), [`group`](Submission::group) or [`host_task`](Submission::host_task).
-///
-/// ```no_run
-/// # use ringwork_runtime::{Orchestrator, Device, Result, TaskId};
-/// # fn orchestration(orch: &mut Orchestrator<'_>, first: TaskId, task: ringwork_isa::Task) -> Result<()> {
-/// orch.after(first).priority(3).submit(Device(0), task)?;
-/// # Ok(()) }
-/// ```
-#[derive(Debug)]
-#[must_use = "nothing is submitted until it says what"]
-pub struct Submission<'o> {
-    node: &'o Shared,
-    priority: i8,
-    after: Vec<TaskId>,
-    when: Vec<(Signal, Compare, i32)>,
-    until: Vec<(Signal, Compare, i32)>,
-    extra: Vec<(Arg, Tag)>,
-}
-
-impl<'o> Submission<'o> {
-    pub(crate) fn new(node: &'o Shared) -> Submission<'o> {
-        Submission {
-            node,
-            priority: 0,
-            after: Vec::new(),
-            when: Vec::new(),
-            until: Vec::new(),
-            extra: Vec::new(),
-        }
-    }
-
-    /// See [`Orchestrator::after`](crate::Orchestrator::after).
-    pub fn after(mut self, task: TaskId) -> Self {
-        self.after.push(task);
-        self
-    }
-
-    /// See [`Orchestrator::priority`](crate::Orchestrator::priority).
-    pub fn priority(mut self, priority: i8) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// See [`Orchestrator::when`](crate::Orchestrator::when).
-    pub fn when(mut self, signal: Signal, compare: Compare, operand: i32) -> Self {
-        self.when.push((signal, compare, operand));
-        self
-    }
-
-    /// See [`Orchestrator::until`](crate::Orchestrator::until).
-    pub fn until(mut self, signal: Signal, compare: Compare, operand: i32) -> Self {
-        self.until.push((signal, compare, operand));
-        self
-    }
-
-    /// See [`Orchestrator::reads`](crate::Orchestrator::reads).
-    pub fn reads<T: Element>(mut self, memory: &impl Argument<In<T>>) -> Self {
-        self.extra.push((memory.to_arg(), Tag::Input));
-        self
-    }
-
-    /// See [`Orchestrator::writes`](crate::Orchestrator::writes).
-    pub fn writes<T: Element>(mut self, memory: &impl Argument<Out<T>>) -> Self {
-        self.extra.push((memory.to_arg(), Tag::Output));
-        self
-    }
-
-    /// See [`Orchestrator::updates`](crate::Orchestrator::updates).
-    pub fn updates<T: Element>(mut self, memory: &impl Argument<InOut<T>>) -> Self {
-        self.extra.push((memory.to_arg(), Tag::InOut));
-        self
-    }
-
-    /// See [`Orchestrator::submit`](crate::Orchestrator::submit).
+impl Orchestrator<'_> {
+    /// Submits a kernel to a chip.
     ///
     /// # Errors
-    /// As there.
-    pub fn submit(self, device: Device, task: Task) -> Result<TaskId> {
+    /// If the chip or the arguments cannot be used; or, early, the failure of a task before.
+    pub fn submit(&self, device: Device, task: Task) -> Result<TaskId> {
         let mut state = self.node.lock();
         let chip = state.chip(device)?;
         state.check_alive(chip)?;
         let (mut spec, mut segments) = self.begin(&mut state, Place::On(executor(chip)))?;
         let bound = state.bind(chip, &task, &mut spec, &mut segments)?;
-        for &(arg, tag) in &self.extra {
+        for &(arg, tag) in &self.conditions.extra {
             state.bind_extra(chip, arg, tag, &mut spec, &mut segments)?;
         }
         drop(state);
@@ -101,16 +29,17 @@ impl<'o> Submission<'o> {
         self.accept(&spec, parts, segments)
     }
 
-    /// See [`Orchestrator::anywhere`](crate::Orchestrator::anywhere).
+    /// Submits a kernel to whichever chip is free first, among those that have all the memory it uses.
     ///
     /// # Errors
-    /// As there.
-    pub fn anywhere(self, task: Task) -> Result<TaskId> {
+    /// As [`submit`](Orchestrator::submit); or if no chip has all of it, or an argument means something else
+    /// on every chip.
+    pub fn anywhere(&self, task: Task) -> Result<TaskId> {
         let mut state = self.node.lock();
         state.check_open()?;
         let (mut spec, mut segments) = self.begin(&mut state, Place::Any(CHIP))?;
         let chips = state.bind_anywhere(&task, &mut spec, &mut segments)?;
-        for &(arg, tag) in &self.extra {
+        for &(arg, tag) in &self.conditions.extra {
             state.bind_on_host(arg, tag, &mut spec, &mut segments)?;
         }
         let every =
@@ -120,13 +49,13 @@ impl<'o> Submission<'o> {
             let parts = Parts::Anywhere(task);
             return self.accept(&spec, parts, segments);
         }
-        // Some have its memory: they take turns.
+        // Only some chips have all of its memory: they take turns.
         state.turn = state.turn.wrapping_add(1);
         let chip = chips[state.turn % chips.len()];
         spec.place = Place::On(executor(chip));
         spec.accesses.clear();
         let bound = state.bind(chip, &task, &mut spec, &mut segments)?;
-        for &(arg, tag) in &self.extra {
+        for &(arg, tag) in &self.conditions.extra {
             state.bind_on_host(arg, tag, &mut spec, &mut segments)?;
         }
         drop(state);
@@ -134,12 +63,13 @@ impl<'o> Submission<'o> {
         self.accept(&spec, parts, segments)
     }
 
-    /// See [`Orchestrator::group`](crate::Orchestrator::group).
+    /// Submits a kernel to several chips that start together: all of it is checked before any of it is sent,
+    /// and it starts when all its chips are free. They do nothing else until it is done.
     ///
     /// # Errors
-    /// As there.
+    /// As [`submit`](Orchestrator::submit); nothing was sent then.
     pub fn group(
-        self,
+        &self,
         devices: impl IntoIterator<Item = Device>,
         mut task: impl FnMut(Device) -> Result<Task>,
     ) -> Result<TaskId> {
@@ -157,7 +87,7 @@ impl<'o> Submission<'o> {
             members.push((chip, state.bind(chip, &task, &mut spec, &mut segments)?));
         }
         let state = self.node.lock();
-        for &(arg, tag) in &self.extra {
+        for &(arg, tag) in &self.conditions.extra {
             state.bind_on_host(arg, tag, &mut spec, &mut segments)?;
         }
         drop(state);
@@ -171,25 +101,25 @@ impl<'o> Submission<'o> {
         self.accept(&spec, parts, segments)
     }
 
-    /// Submits a closure that runs on the host when its turn has come: after the tasks that it was said to
-    /// come [after](Submission::after), or that touch what it was said to [read](Submission::reads) or
-    /// [write](Submission::writes). It may read and write that; reading or writing other memory is a race.
+    /// Submits a closure that runs on the host when its turn has come: after the tasks that this orchestrator's
+    /// tasks come [after](Orchestrator::after), or that touch what they [read](Orchestrator::reads) or
+    /// [write](Orchestrator::writes). It may read and write that; reading or writing other memory is a race.
     ///
     /// It runs on a thread beside the orchestration's, one of a few; the orchestration goes on. On a simulated
     /// worker it runs on the orchestration's own, while that waits.
     ///
     /// # Errors
-    /// As [`submit`](Submission::submit). If the closure fails, what needs it is cancelled, and the run
+    /// As [`submit`](Orchestrator::submit). If the closure fails, what needs it is cancelled, and the run
     /// fails with its name and its words.
     pub fn host_task<E: std::fmt::Display>(
-        self,
+        &self,
         name: &str,
         closure: impl FnOnce() -> std::result::Result<(), E> + Send + 'static,
     ) -> Result<TaskId> {
         let mut state = self.node.lock();
         state.check_open()?;
         let (mut spec, mut segments) = self.begin(&mut state, Place::Any(HOST))?;
-        for &(arg, tag) in &self.extra {
+        for &(arg, tag) in &self.conditions.extra {
             state.bind_on_host(arg, tag, &mut spec, &mut segments)?;
         }
         drop(state);
@@ -202,9 +132,12 @@ impl<'o> Submission<'o> {
     fn begin(&self, state: &mut State, place: Place) -> Result<(Spec, Vec<Segment>)> {
         let mut spec = Spec::new(place);
         let mut segments = Vec::new();
-        spec.priority = self.priority;
-        spec.after.extend_from_slice(&self.after);
-        for (conditions, into) in [(&self.when, &mut spec.when), (&self.until, &mut spec.until)] {
+        spec.priority = self.conditions.priority;
+        spec.after.extend_from_slice(&self.conditions.after);
+        for (conditions, into) in [
+            (&self.conditions.when, &mut spec.when),
+            (&self.conditions.until, &mut spec.until),
+        ] {
             for &(signal, compare, operand) in conditions {
                 state.bind_signal(&signal, &mut segments)?;
                 into.push(Condition {
@@ -217,20 +150,20 @@ impl<'o> Submission<'o> {
         Ok((spec, segments))
     }
 
-    fn accept(self, spec: &Spec, parts: Parts, segments: Vec<Segment>) -> Result<TaskId> {
+    fn accept(&self, spec: &Spec, parts: Parts, segments: Vec<Segment>) -> Result<TaskId> {
         self.accept_with(spec, parts, segments, None)
     }
 
     /// Gives a task to the engine, waiting for room.
     fn accept_with(
-        self,
+        &self,
         spec: &Spec,
         parts: Parts,
         segments: Vec<Segment>,
         closure: Option<Closure>,
     ) -> Result<TaskId> {
-        let conditions = self.when.iter().chain(&self.until);
-        let mut work = Arc::new(Work {
+        let conditions = self.conditions.when.iter().chain(&self.conditions.until);
+        let mut work = Arc::new(BoundTask {
             signals: conditions.map(|&(signal, ..)| signal).collect(),
             parts,
             segments,
@@ -240,7 +173,7 @@ impl<'o> Submission<'o> {
             let mut state = self.node.lock();
             if state.run_is_over() {
                 drop(state);
-                self.node.settle()?;
+                self.node.wait_for_all()?;
                 continue;
             }
             let kept = work.clone();
@@ -252,7 +185,7 @@ impl<'o> Submission<'o> {
                     }
                     state.accepted(&kept);
                     // A simulated worker runs closures while it waits, on this thread.
-                    if self.node.waiter.is_some() && !state.flights.hosts.is_empty() {
+                    if self.node.waiter.is_some() && !state.in_flight.hosts.is_empty() {
                         let hosts = state.take_hosts();
                         drop(state);
                         self.node.start_hosts(hosts);
@@ -273,7 +206,7 @@ fn executor(chip: usize) -> Executor {
 
 impl State {
     /// A task is in: its memory is kept, its signals are watched, and it starts if it can.
-    fn accepted(&mut self, work: &Work) {
+    fn accepted(&mut self, work: &BoundTask) {
         for segment in &work.segments {
             if let Some(known) = self.segments.get_mut(segment) {
                 known.uses += 1;

@@ -1,10 +1,10 @@
 //! Tensors: memory of one chip that stays until its handle is dropped.
 
+use crate::backend::Layout;
 use crate::error::Result;
-use crate::extent;
+use crate::handle_ops;
 use crate::node::Shared;
 use ringwork_isa::{Device, Element, Rank, Segment, Span};
-use ringwork_native::segment::Layout;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Drop for Allocated {
 
 impl<T: Element> Tensor<T> {
     pub(crate) fn new(layout: Layout, device: Device, count: usize, node: Shared) -> Tensor<T> {
-        let span = extent::private::<T>(layout.segment, layout.data_offset(), count);
+        let span = handle_ops::private::<T>(layout.segment, layout.data_offset(), count);
         let inner = Arc::new(Allocated {
             segment: layout.segment,
             device,
@@ -58,7 +58,7 @@ impl<T: Element> Tensor<T> {
     /// # Errors
     /// If they are not all inside.
     pub fn slice(&self, range: Range<usize>) -> Result<Tensor<T>> {
-        let span = extent::slice(&self.span, range, || self.what())?;
+        let span = handle_ops::slice(&self.span, range, || self.what())?;
         Ok(Tensor { span, ..self.clone() })
     }
 
@@ -84,5 +84,5 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-extent::counted!(Tensor);
-extent::chip_argument!(Tensor);
+handle_ops::counted!(Tensor);
+handle_ops::chip_argument!(Tensor);

@@ -5,11 +5,10 @@
 //! one whose end let it go), and from a notify to the end of the wait that it ended.
 
 use crate::chip::CORE_NAMES;
-use crate::log::Log;
 use crate::node::State;
+use crate::task_history::TaskHistory;
 use ringwork_isa::{Device, Segment};
-use ringwork_native::record::{Entry, Record, What};
-use ringwork_native::{LastSeen, ticks};
+use ringwork_native::trace::{Entry, LastSeen, Record, What, tsc_clock};
 use ringwork_sim::ShowPs;
 use ringwork_sim::timeline::{Arrow, Kind, Slice, Timeline};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,16 +26,16 @@ impl Epoch {
     pub(crate) fn now() -> Epoch {
         Epoch {
             at: Instant::now(),
-            ticks: ticks::now(),
+            ticks: tsc_clock::now(),
         }
     }
 
     /// Picoseconds of a tick: the longer ago, the more exactly. A millisecond is enough, and chips take longer to come
     /// up; the report of a failure must not wait for more.
     fn ps_per_tick(self) -> f64 {
-        let (elapsed, ticks) = (self.at.elapsed(), ticks::now().saturating_sub(self.ticks));
+        let (elapsed, ticks) = (self.at.elapsed(), tsc_clock::now().saturating_sub(self.ticks));
         if elapsed.as_millis() < 1 || ticks == 0 {
-            return ticks::ns_per_tick() * 1e3;
+            return tsc_clock::ns_per_tick() * 1e3;
         }
         elapsed.as_nanos() as f64 * 1e3 / ticks as f64
     }
@@ -126,7 +125,7 @@ impl fmt::Display for Recent {
 impl State {
     /// What each chip did last, before now.
     pub(crate) fn recent(&self) -> Recent {
-        let Some(records) = self.machine.records().map(Records::checked) else {
+        let Some(records) = self.backend.records().map(Records::checked) else {
             return Recent::default();
         };
         let scale = records.epoch.ps_per_tick();
@@ -212,7 +211,7 @@ pub(crate) struct Part<'a> {
     pub(crate) prefix: String,
     pub(crate) devices: &'a [Device],
     pub(crate) records: Records,
-    pub(crate) log: &'a Log,
+    pub(crate) log: &'a TaskHistory,
     /// Segments that it shares with other nodes, under the same number.
     pub(crate) wide: &'a [Segment],
 }
@@ -444,7 +443,7 @@ impl Assembly<'_> {
     }
 
     /// From the end of a task, on whichever chip it ended last, to the starts of one that waited for it.
-    fn task_arrows(&mut self, log: &Log) {
+    fn task_arrows(&mut self, log: &TaskHistory) {
         let edges: BTreeSet<(u64, u64)> = log.edges().collect();
         for (before, after) in edges {
             let last = self

@@ -4,7 +4,7 @@
 extern crate ringwork_native as ringwork;
 
 use ringwork_isa::{
-    Compare, Core, Error as KernelError, In, InOut, Notify, Out, Result, Shared, Signals, Tile,
+    Compare, Core, Error as KernelError, In, InOut, Notify, Out, Result, Shared, Signals, Tile, TileOps,
 };
 use ringwork_macros::kernel;
 use ringwork_runtime::{Device, DomainSpec, Error, Node, Rank};
@@ -66,7 +66,7 @@ async fn put_late<C: Core>(core: &C, slot: Shared<i32>, value: i32) -> Result<()
 /// Waits for the signal inside the kernel.
 #[kernel]
 async fn wait_inside<C: Core>(core: &C, row: Signals) -> Result<()> {
-    core.wait(row.at(0)?, Compare::Ge, 1).await.map(drop)
+    core.wait(row.at(0)?, Compare::Ge, 1).await
 }
 
 /// Tells a rank.
@@ -163,12 +163,45 @@ fn an_explicit_edge_orders_what_the_arguments_do_not_say() {
 }
 
 #[test]
+fn conditions_hold_for_every_task_of_their_orchestrator_and_for_no_other() {
+    let node = node(2);
+    let (x, y) = (node.zeros::<i32>(A, 1).unwrap(), node.zeros::<i32>(B, 1).unwrap());
+    let (open, gate) = gate();
+    let opened = Arc::new(AtomicBool::new(false));
+    let free = opened.clone();
+    node.run(|orch| {
+        let gate = orch.host_task("gate", gate)?;
+        let gated = orch.after([gate]);
+        let tasks = [
+            gated.submit(A, increase::task(&x, 1))?,
+            gated.priority(1).submit(B, increase::task(&y, 1))?,
+        ];
+        for _ in tasks {
+            let opened = opened.clone();
+            gated.host_task("gated", move || {
+                let open = opened.load(Ordering::SeqCst);
+                open.then_some(()).ok_or("it did not wait for the gate")
+            })?;
+        }
+        // Not gated: it would wait for ever otherwise.
+        let (done, heard) = std::sync::mpsc::channel();
+        orch.host_task("free", move || done.send(()))?;
+        heard.recv().unwrap();
+        free.store(true, Ordering::SeqCst);
+        open();
+        orch.after(tasks).host_task("both", || Ok::<(), String>(()))
+    })
+    .unwrap();
+    assert_eq!((x.read().unwrap(), y.read().unwrap()), (vec![1], vec![1]));
+}
+
+#[test]
 fn the_important_go_first_and_then_the_old() {
     let node = node(1);
     let y: Vec<_> = (0..20).map(|_| node.zeros::<i32>(A, 1).unwrap()).collect();
     let (open, gate) = gate();
     node.run(|orch| {
-        let gate = orch.priority(0).host_task("gate", gate)?;
+        let gate = orch.host_task("gate", gate)?;
         for (i, y) in y.iter().enumerate() {
             let priority = match i {
                 15 => 5,
@@ -449,7 +482,7 @@ fn a_failure_cancels_what_needs_it_and_says_so_and_the_rest_finishes() {
     let (open, gate) = gate();
     let error = node
         .run(|orch| {
-            let gate = orch.priority(0).host_task("gate", gate)?;
+            let gate = orch.host_task("gate", gate)?;
             let first = orch.after(gate).submit(A, refuse::task(&x))?;
             orch.submit(A, add::task(&x, &y, 1))?;
             orch.reads(&y).host_task("report", move || {

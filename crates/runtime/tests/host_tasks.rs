@@ -139,7 +139,7 @@ fn host_tasks_that_have_nothing_in_common_run_beside_each_other() {
         node.run(|orch| {
             for name in ["one", "two", "three", "four"] {
                 let all = all.clone();
-                orch.priority(0).host_task(name, move || {
+                orch.host_task(name, move || {
                     all.wait();
                     Ok::<(), String>(())
                 })?;
@@ -177,7 +177,7 @@ fn an_interrupted_run_waits_for_the_host_task_that_has_begun() {
     let (note, never) = (ended.clone(), ended.clone());
     let error = node
         .run(|orch| {
-            let begun = orch.priority(0).host_task("long", move || {
+            let begun = orch.host_task("long", move || {
                 tell.send(()).map_err(|error| error.to_string())?;
                 while !interrupter.is_interrupted() {
                     interrupter.interrupt();

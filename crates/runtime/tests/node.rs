@@ -3,7 +3,9 @@
 
 extern crate ringwork_native as ringwork;
 
-use ringwork_isa::{Barrier, Core, Element, Error as KernelError, In, InOut, Level, Out, Result, Shared};
+use ringwork_isa::{
+    Barrier, Core, Element, Error as KernelError, In, InOut, Level, Out, Result, Shared, TileOps,
+};
 use ringwork_macros::kernel;
 use ringwork_runtime::{Device, DomainSpec, Error, Node, NodeBuilder, Program, Rank};
 use std::time::Duration;

@@ -62,6 +62,24 @@ fn the_order_of_tasks_on_different_nodes_follows_from_the_pods_memory() {
 }
 
 #[test]
+fn an_orchestrator_that_outlives_its_run_is_refused() {
+    let pod = pod("pod");
+    let mut kept = None;
+    pod.run(|orch| {
+        let done = orch.submit(0, "done", |_| Ok(()))?;
+        kept = Some(orch.after(done).priority(1));
+        Ok(())
+    })
+    .unwrap();
+    let late = kept.unwrap().submit(0, "late", |_| Ok(()));
+    let why = late.unwrap_err().to_string();
+    assert_eq!(
+        why,
+        "configuration: `run`: the run of this orchestrator is over; submit in another"
+    );
+}
+
+#[test]
 fn nodes_work_at_the_same_time() {
     let pod = pod("pod");
     let come = AtomicU32::new(0);

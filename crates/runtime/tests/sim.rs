@@ -4,8 +4,8 @@
 extern crate ringwork_native as ringwork;
 
 use ringwork_isa::{
-    Barrier, Compare, Core, Element, Error as KernelError, ErrorKind, In, InOut, Notify, Out, Result, Shared,
-    Signals,
+    Barrier, Compare, Core, Element, Error as KernelError, ErrorKind, Float, In, InOut, Notify, Out, Result,
+    Shared, Signals, TileOps, bf16,
 };
 use ringwork_macros::kernel;
 use ringwork_runtime::{Cause, Device, DomainSpec, Error, Failure, Node, Platform, Rank, Simulation};
@@ -18,6 +18,14 @@ async fn increment<C: Core>(core: &C, x: InOut<i32>) -> Result<()> {
     let one = core.load(x).await?;
     let ones = ringwork_isa::Tile::new(vec![1; one.len()]);
     core.store(x, &core.add(&one, &ones).await?).await
+}
+
+/// y = factor * sqrt(x): floats in, another type of floats out.
+#[kernel]
+async fn root<C: Core, T: Float, U: Float>(core: &C, x: In<T>, y: Out<U>, factor: f32) -> Result<()> {
+    let root = core.sqrt(&core.load(x).await?).await?;
+    let root = core.cast::<T, U>(&root).await?;
+    core.store(y, &core.scale(&root, factor.into(), 0.0).await?).await
 }
 
 /// y = the neighbour's slot, through the window.
@@ -46,7 +54,7 @@ async fn meet_or_panic<C: Core>(core: &C, meet: Barrier, bad: u32) -> Result<()>
 /// Waits for a signal that nobody raises.
 #[kernel]
 async fn wait_in_vain<C: Core>(core: &C, steps: Signals) -> Result<()> {
-    core.wait(steps.at(0)?, Compare::Ge, 3).await.map(drop)
+    core.wait(steps.at(0)?, Compare::Ge, 3).await
 }
 
 /// Polls for ever.
@@ -70,7 +78,7 @@ async fn put<C: Core>(core: &C, x: In<i32>, slot: Shared<i32>, steps: Signals) -
     let next = Rank((slot.me().0 + 1) % slot.ranks());
     core.copy(slot.on(next)?, x).await?;
     core.notify(steps.at(0)?.on(next)?, Notify::Add(1)).await?;
-    core.wait(steps.at(0)?, Compare::Ge, 1).await.map(drop)
+    core.wait(steps.at(0)?, Compare::Ge, 1).await
 }
 
 /// Raises the next chip's signal three times, each time after as many copies to it.
@@ -115,6 +123,17 @@ fn failure(error: Error) -> Box<ringwork_runtime::TaskFailure> {
         Error::Task(failure) => failure,
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn each_element_type_of_a_kernel_comes_from_its_own_argument() {
+    let node = node("h100x8", 1);
+    let chip = node.devices()[0];
+    let x = node.tensor(chip, &[4.0, 9.0].map(bf16::from_f32)).unwrap();
+    let y = node.zeros::<f64>(chip, 2).unwrap();
+    node.run(|orch| orch.submit(chip, root::task(&x, &y, 0.5)))
+        .unwrap();
+    assert_eq!(y.read().unwrap(), [1.0, 1.5]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 extern crate ringwork_runtime as ringwork;
 
-use ringwork_isa::{Core, Error as KernelError, In, InOut, Out, Result, Tile};
+use ringwork_isa::{Core, Error as KernelError, In, InOut, Out, Result, Tile, TileOps};
 use ringwork_macros::{kernel, orchestration};
 use ringwork_runtime::chip::explicit;
 use ringwork_runtime::{ChipOrchestrator, CoreKind, Device, Node, Platform, Simulation};

@@ -18,7 +18,7 @@ async fn touch<C: Core>(core: &C, x: InOut<i32>) -> Result<()> {
 #[kernel]
 async fn wait_for_it<C: Core>(core: &C, row: Signals) -> Result<()> {
     core.notify(row.at(1)?, Notify::Set(1)).await?;
-    core.wait(row.at(0)?, Compare::Ge, 1).await.map(drop)
+    core.wait(row.at(0)?, Compare::Ge, 1).await
 }
 
 /// Lets rank 1 go on.

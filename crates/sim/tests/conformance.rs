@@ -1,18 +1,16 @@
 //! `SimCore` passes the suite that every core must pass.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use ringwork_conformance::{DATA_BYTES, Machine, SIGNALS, Seat, Windows};
-use ringwork_isa::{Rank, Result, SIGNAL_STRIDE_BYTES, Segment};
-use ringwork_sim::{Options, SegmentSpec, SimCore, Topology};
+use ringwork_conformance::{DATA_BYTES, Machine, SIGNALS, Seat};
+use ringwork_isa::{Rank, Result, Segment};
+use ringwork_layout::Layout;
+use ringwork_sim::{Options, SegmentSpec, SimCore, SimError, Topology};
 
 /// A switch with as many chips as the domain has ranks, whose instructions all take time.
 struct Simulated {
     machine: ringwork_sim::Machine,
-    windows: Windows,
-    ranks: u32,
+    layout: Layout,
 }
-
-const HEAD: u64 = SIGNALS as u64 * SIGNAL_STRIDE_BYTES;
 
 impl Machine for Simulated {
     type Core = SimCore;
@@ -25,49 +23,39 @@ impl Machine for Simulated {
         );
         let topology = Topology::from_yaml("test", &topology).unwrap();
         let machine = ringwork_sim::Machine::new(&topology, Options::default());
-        let stride = HEAD + DATA_BYTES;
+        let layout = Layout::packed(Segment(3), ranks, SIGNALS, DATA_BYTES);
         machine
             .define(SegmentSpec {
-                segment: Segment(3),
+                segment: layout.segment,
                 members: (0..ranks).collect(),
-                bytes: stride * u64::from(ranks),
+                bytes: layout.bytes(),
                 memory: 0,
             })
             .unwrap();
-        let windows = Windows {
-            segment: Segment(3),
-            stride,
-            signals_base: 0,
-            data_base: HEAD,
-        };
-        Simulated {
-            machine,
-            windows,
-            ranks,
-        }
+        Simulated { machine, layout }
     }
 
-    fn windows(&self) -> Windows {
-        self.windows
+    fn layout(&self) -> Layout {
+        self.layout
     }
 
     fn run<K>(&self, kernel: K) -> Vec<Result<()>>
     where
         K: AsyncFn(&SimCore, Seat) -> Result<()> + Clone + Send + Sync + 'static,
     {
-        let (ranks, windows) = (self.ranks, self.windows);
+        let layout = self.layout;
         let start = |rank: u32| {
             let kernel = kernel.clone();
-            let seat = Seat {
-                me: Rank(rank),
-                ranks,
-                windows,
-            };
+            let me = Rank(rank);
+            let seat = Seat { me, layout };
             let run = move |core: SimCore| async move { kernel(&core, seat).await };
             self.machine.spawn(rank, "test", run).unwrap()
         };
-        let tasks: Vec<_> = (0..ranks).map(start).collect();
-        self.machine.run().unwrap();
+        let tasks: Vec<_> = (0..layout.ranks).map(start).collect();
+        // The outcome of each task says more than the first error of the run.
+        if let Err(error) = self.machine.run() {
+            assert!(matches!(error, SimError::Failed { .. }), "{error}");
+        }
         let outcome = |task| self.machine.outcome(task).unwrap().result;
         tasks.into_iter().map(outcome).collect()
     }
@@ -78,3 +66,4 @@ impl Machine for Simulated {
 }
 
 ringwork_conformance::suite!(Simulated, simulated);
+ringwork_conformance::suite!(Simulated, stepping);

@@ -82,11 +82,10 @@ fn two_counter_rotating_rings_halve_the_bandwidth_term() {
         ..Default::default()
     };
     let machine = ringwork_sim::Machine::new(&topology, options);
-    let stride = Domain::<u8>::stride(s, s);
     let spec = ringwork_sim::SegmentSpec {
         segment: ringwork_isa::Segment(1),
         members: (0..8).collect(),
-        bytes: stride * 8,
+        bytes: Domain::<u8>::places(n, s, s).0.bytes(),
         memory: 0,
     };
     machine.define(spec).unwrap();

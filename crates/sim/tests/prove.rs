@@ -156,7 +156,7 @@ fn what_moves_is_followed_to_its_place() {
         Ok(())
     });
     for rank in 0..n {
-        let got = origin(&machine, rank, 2 * COUNT, 0).slice(COUNT as u64..2 * COUNT as u64);
+        let got = scratch_origin(&machine, rank, COUNT, COUNT);
         let mut wanted = Contributions::default();
         for from in 0..n {
             let member = u32::try_from(from).unwrap();

@@ -143,12 +143,11 @@ fn machine(
     kernel: impl Fn(SimCore, Domain<u8>) -> std::pin::Pin<Box<dyn Future<Output = Result<()>>>>,
 ) -> Machine {
     let machine = Machine::new(&pair(), Options::default());
-    let stride = Domain::<u8>::stride(8, 80);
     machine
         .define(SegmentSpec {
             segment: Segment(1),
             members: vec![0, 1],
-            bytes: 2 * stride,
+            bytes: Domain::<u8>::places(2, 8, 80).0.bytes(),
             memory: 0,
         })
         .unwrap();

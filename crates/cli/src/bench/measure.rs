@@ -8,7 +8,7 @@ use ringwork::collectives::communicator::{
     Communicator, HopProbe, Input, Output, Result, Source, Target, WindowBuffer,
 };
 use ringwork::isa::{Element, ReduceOp, Way};
-use ringwork::native::ticks;
+use ringwork::native::trace::tsc_clock;
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ impl<'a> Bench<'a> {
             arguments,
             probe: comm.hop_probe()?,
             us_per_tick: if comm.rank() == 0 {
-                ticks::ns_per_tick() / 1e3
+                tsc_clock::ns_per_tick() / 1e3
             } else {
                 0.0
             },
@@ -164,20 +164,20 @@ impl<'a> Bench<'a> {
         let (mut entries, mut exits) = (vec![1i64; calls + 1], vec![1i64; calls + 1]);
         let fresh = case.question.mode == Mode::Use;
         let before = self.hop()?;
-        exits[0] = ticks::now().cast_signed();
+        exits[0] = tsc_clock::now().cast_signed();
         for i in 1..=calls {
             if fresh {
                 case.dirty();
                 // Twice: who is done long before the others sleeps in the first, and would come late to the call.
                 self.comm.barrier()?;
                 self.comm.barrier()?;
-                entries[i] = ticks::now().cast_signed();
+                entries[i] = tsc_clock::now().cast_signed();
             }
             case.call(i)?;
             if fresh {
                 case.read();
             }
-            exits[i] = ticks::now().cast_signed();
+            exits[i] = tsc_clock::now().cast_signed();
         }
         let after = self.hop()?;
         let ranks = self.comm.size() as usize;

@@ -28,7 +28,7 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let spec = DomainSpec::new("tp", chips.clone())
         .buffer::<T>("scratch", (2 * job.count).clamp(256, 1 << 20))
         .barrier("meet")
-        .signals("steps", Team::<T>::STEP_CELLS);
+        .signals("steps", Team::STEP_CELLS);
     let tp = node.open_domain(&spec)?;
     let (scratch, meet, steps) = (
         tp.buffer::<T>("scratch")?,

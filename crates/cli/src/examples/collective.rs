@@ -40,7 +40,7 @@ impl<T: Element> Collective<T> {
         let spec = DomainSpec::new("all", chips.clone())
             .buffer::<T>("scratch", room)
             .barrier("meet")
-            .signals("steps", Team::<T>::STEP_CELLS);
+            .signals("steps", Team::STEP_CELLS);
         let all = node.open_domain(&spec)?;
         let (scratch, meet, steps) = (
             all.buffer::<T>("scratch")?,

@@ -8,7 +8,7 @@
 use super::Example;
 use super::dense::{Matrix, apply, silu, wide};
 use crate::job::{Check, Job};
-use ringwork::isa::functions;
+use ringwork::isa::activations;
 use ringwork::prelude::*;
 use std::cell::Cell;
 
@@ -73,7 +73,7 @@ async fn route<C: Core>(
     let x = core.load(x).await?.shaped(tokens, HIDDEN)?;
     let gate = core.load(gate).await?.shaped(HIDDEN, experts)?;
     let scores = core.matmul(&x, &gate).await?;
-    let parts = functions::softmax(core, &scores).await?;
+    let parts = activations::softmax(core, &scores).await?;
     let (mut ids, mut shares) = (Vec::new(), Vec::new());
     for (scores, parts) in scores
         .values()
@@ -151,7 +151,7 @@ async fn expert<C: Core>(
         if count > 0 {
             let rows = inbox.part(ranks, at)?.slice(0..count.saturating_mul(HIDDEN))?;
             let rows = core.load(rows).await?.shaped(count, HIDDEN)?;
-            let y = functions::silu(core, &core.matmul(&rows, &weight).await?).await?;
+            let y = activations::silu(core, &core.matmul(&rows, &weight).await?).await?;
             let slot = results.part(ranks, me)?.on(source)?;
             core.store(slot.slice(0..y.len())?, &y).await?;
         }

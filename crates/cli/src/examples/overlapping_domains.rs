@@ -96,7 +96,7 @@ fn open<T: Element>(job: &Job, node: &Node, name: &str, members: Vec<Device>) ->
     let spec = DomainSpec::new(name, members.clone())
         .buffer::<T>("scratch", 512)
         .barrier("meet")
-        .signals("steps", Team::<T>::STEP_CELLS);
+        .signals("steps", Team::STEP_CELLS);
     let domain = node.open_domain(&spec)?;
     let (mut x, mut y) = (Vec::new(), Vec::new());
     for (rank, chip) in members.iter().enumerate() {

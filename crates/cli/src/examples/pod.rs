@@ -37,7 +37,7 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
         DomainSpec::new("all", members)
             .buffer::<T>("scratch", 512)
             .barrier("meet")
-            .signals("steps", Team::<T>::STEP_CELLS)
+            .signals("steps", Team::STEP_CELLS)
     };
     let shares_memory = !matches!(job.platform, ringwork::runtime::Platform::Sim(_));
     let mut halves: Vec<Half<T>> = Vec::new();

@@ -13,7 +13,7 @@ use super::Example;
 use super::dense::{Matrix, apply, silu, wide};
 use crate::job::{Check, Job};
 use ringwork::collectives::{Team, kernels};
-use ringwork::isa::functions;
+use ringwork::isa::activations;
 use ringwork::prelude::*;
 use ringwork::runtime::{SignalRow, TaskId};
 use std::cell::Cell;
@@ -102,7 +102,7 @@ async fn ffn<C: Core>(core: &C, total: In<f32>, up: In<f32>, down: In<f32>, y: O
     let x = core.load(total).await?.shaped(y.len() / HIDDEN, HIDDEN)?;
     let up = core.load(up).await?.shaped(HIDDEN, inner)?;
     let down = core.load(down).await?.shaped(inner, HIDDEN)?;
-    let middle = functions::silu(core, &core.matmul(&x, &up).await?).await?;
+    let middle = activations::silu(core, &core.matmul(&x, &up).await?).await?;
     core.store(y, &core.matmul(&middle, &down).await?).await
 }
 
@@ -257,7 +257,7 @@ fn open(node: &Node, tokens: usize) -> ringwork::Result<Domain> {
     let mut spec = DomainSpec::new("tp", chips.clone())
         .buffer::<f32>("scratch", scratch)
         .barrier("meet")
-        .signals("steps", Team::<f32>::STEP_CELLS);
+        .signals("steps", Team::STEP_CELLS);
     let elements = tokens.div_ceil(BATCHES) * HIDDEN;
     // A slot for each rank, as long as the longest piece.
     let slots = elements.div_ceil(chips.len()) * chips.len();

@@ -10,7 +10,8 @@ use ringwork::isa::{
     Arg, Argument, Barrier, Contributions, Dtype, Element, In, Out, Rank, ReduceOp, Segment, Signals, Span,
     Task, with_dtype,
 };
-use ringwork::native::{memory::available_bytes, registry};
+use ringwork::native::memory::available_bytes;
+use ringwork::registry;
 use ringwork::runtime::Interrupter;
 use ringwork::sim::timeline::Load;
 use ringwork::sim::{Bound, Machine, Options, SegmentSpec, ShowPs, TaskId, Topology, lower_bound};
@@ -126,7 +127,7 @@ impl<'a, T: Element> Run<'a, T> {
             call,
             topology,
             machine: Machine::new(topology, options),
-            cells: u64::from(1 + Team::<T>::STEP_CELLS),
+            cells: u64::from(1 + Team::STEP_CELLS),
             scratch: asked.max(2 * ranks),
             send: counts.send,
             recv: counts.recv,
@@ -233,7 +234,7 @@ impl<'a, T: Element> Run<'a, T> {
         )));
         let scratch = Made(Arg::Window(self.span(me, self.at(&[]), self.scratch)));
         let meet = Made(Arg::Barrier(Barrier::new(self.signals(me, 0, 1))));
-        let steps = Made(Arg::Signals(self.signals(me, 1, Team::<T>::STEP_CELLS)));
+        let steps = Made(Arg::Signals(self.signals(me, 1, Team::STEP_CELLS)));
         let (op, root) = (ReduceOp::Sum, Rank(0));
         Ok(match self.call.collective {
             Collective::AllReduce => {

@@ -3,10 +3,8 @@
 use super::call::Call;
 use super::way::Way;
 use ringwork::collectives::network::{self, NetworkAlgorithm};
-use ringwork::isa::{
-    Element, Error, In, Out, Queues, Rank, ReduceOp, Region, Result, Segment, Signals, Span,
-};
-use ringwork::native::registry::SteppedKernel;
+use ringwork::isa::{Element, In, Out, Queues, Rank, ReduceOp, Result, Segment, Shared, Signals, Span};
+use ringwork::registry::SteppedKernel;
 use ringwork::sim::{SegmentSpec, SimCore, Topology};
 use std::rc::Rc;
 
@@ -113,7 +111,7 @@ impl Neighbours {
         }
     }
 
-    fn queues<T: Element>(&self, me: u32) -> Result<Queues<T>> {
+    fn queues<T: Element>(&self, me: u32) -> Result<Queues> {
         let stride = self.stride();
         let cells = Signals {
             segment: SLOTS,
@@ -123,7 +121,7 @@ impl Neighbours {
             me: Rank(me),
             ranks: self.ranks,
         };
-        let slots = Region::from_span(Span {
+        let slots = Shared::of_span(Span {
             segment: SLOTS,
             base: self.cells_bytes(),
             stride,
@@ -134,8 +132,6 @@ impl Neighbours {
             start: 0,
             len: self.elements() as u64,
         });
-        let slots =
-            slots.map_err(|found| Error::failed(format!("slots of {found}; this is a bug of ours")))?;
         Queues::new(slots, cells, self.ports, self.depth)
     }
 
@@ -152,7 +148,8 @@ impl Neighbours {
         let queues = self.queues::<T>(me)?;
         let (sizes, how) = (Rc::clone(&self.sizes), (ReduceOp::Sum, self.algorithm));
         Ok(move |core: SimCore| {
-            let kernel = async move { network::all_reduce(&core, queues, &sizes, x, y, how).await };
+            let kernel =
+                async move { network::all_reduce(&core, queues, &sizes, x.erase(), y.erase(), how).await };
             Box::pin(kernel) as SteppedKernel
         })
     }

@@ -10,7 +10,7 @@
 
 use crate::Team;
 use crate::lane::{Direction, around};
-use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result};
+use ringwork_isa::{Core, In, Out, ReduceOp, Result};
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank, passing parts to both neighbours.
 ///
@@ -19,12 +19,6 @@ use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result};
 /// # Errors
 /// If `x` and `y` are not equally long, the scratch cannot hold one element per half, or as
 /// [`Core::wait`].
-pub async fn bidirectional_ring<C: Core, T: Element>(
-    core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-) -> Result<()> {
+pub async fn bidirectional_ring<C: Core>(core: &C, team: Team, x: In, y: Out, op: ReduceOp) -> Result<()> {
     around(core, team, x, y, op, [Direction::Forward, Direction::Backward]).await
 }

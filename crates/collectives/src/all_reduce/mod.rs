@@ -25,7 +25,7 @@ pub use ring::ring;
 pub use two_phase::two_phase;
 
 use crate::{Algorithm, Team};
-use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result};
+use ringwork_isa::{Core, In, Out, ReduceOp, Result};
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank, by the algorithm asked for.
 ///
@@ -34,11 +34,11 @@ use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result};
 /// # Errors
 /// If `x` and `y` are not equally long, the scratch cannot hold one element per half, or as
 /// [`Core::wait`].
-pub async fn all_reduce<C: Core, T: Element>(
+pub async fn all_reduce<C: Core>(
     core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
+    team: Team,
+    x: In,
+    y: Out,
     op: ReduceOp,
     algorithm: Algorithm,
 ) -> Result<()> {

@@ -6,7 +6,7 @@
 
 use crate::Team;
 use crate::arguments::same_length;
-use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result};
+use ringwork_isa::{Core, In, Out, ReduceOp, Result};
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; each rank reduces everything itself.
 ///
@@ -15,13 +15,7 @@ use ringwork_isa::{Core, Element, In, Out, ReduceOp, Result};
 /// # Errors
 /// If `x` and `y` are not equally long, the scratch cannot hold one element per half, or as
 /// [`Core::wait`].
-pub async fn one_phase<C: Core, T: Element>(
-    core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-) -> Result<()> {
+pub async fn one_phase<C: Core>(core: &C, team: Team, x: In, y: Out, op: ReduceOp) -> Result<()> {
     same_length("`y`", y.len(), x.len())?;
     if team.ranks() == 1 {
         return core.copy(y, x).await;

@@ -9,7 +9,7 @@ use crate::Team;
 use crate::arguments::same_length;
 use crate::chunk::chunks;
 use crate::packets::Room;
-use ringwork_isa::{Core, Element, In, Notify, Out, ReduceOp, Result};
+use ringwork_isa::{Core, In, Out, ReduceOp, Result};
 use ringwork_macros::flat;
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; data and flags travel together.
@@ -18,13 +18,7 @@ use ringwork_macros::flat;
 ///
 /// # Errors
 /// If `x` and `y` are not equally long, the team has no packets, or as [`Core::wait`].
-pub async fn packet<C: Core, T: Element>(
-    core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-) -> Result<()> {
+pub async fn packet<C: Core>(core: &C, team: Team, x: In, y: Out, op: ReduceOp) -> Result<()> {
     same_length("`y`", y.len(), x.len())?;
     if team.ranks() == 1 {
         return core.copy(y, x).await;
@@ -33,7 +27,7 @@ pub async fn packet<C: Core, T: Element>(
         return Ok(());
     }
     let room = team.room()?;
-    for chunk in chunks(x.len(), room.most_bytes() / T::DTYPE.bytes()) {
+    for chunk in chunks(x.len(), room.most_bytes() / x.dtype().bytes()) {
         packet_chunk(core, &room, x.slice(chunk.clone())?, y.slice(chunk)?, op).await?;
     }
     Ok(())
@@ -41,20 +35,9 @@ pub async fn packet<C: Core, T: Element>(
 
 /// [`packet`] of at most what one packet carries, and not of nothing.
 #[flat]
-pub(crate) async fn packet_chunk<C: Core, T: Element>(
-    core: &C,
-    room: &Room,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-) -> Result<()> {
-    // The barrier's own steps, one by one.
-    let raised = room.raised;
-    let epoch = core.recall(raised).await?.wrapping_add(1);
-    let slot = room.half(epoch);
-    core.put_packet(slot, x, epoch).await?;
-    let next = room.half(epoch.wrapping_add(1));
-    core.foresee_packet(next, x.len() * T::DTYPE.bytes());
-    core.notify(raised, Notify::Set(epoch)).await?;
-    core.reduce_packets(y, x, slot, raised, op, epoch).await
+pub(crate) async fn packet_chunk<C: Core>(core: &C, room: &Room, x: In, y: Out, op: ReduceOp) -> Result<()> {
+    let (packets, epoch) = (room.for_all(), room.epoch(core).await?);
+    core.put_packet(packets, x, epoch).await?;
+    room.raise(core, epoch).await?;
+    core.reduce_packets(y, x, packets, op, epoch).await
 }

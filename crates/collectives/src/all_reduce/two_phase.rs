@@ -15,7 +15,7 @@
 use crate::Team;
 use crate::arguments::same_length;
 use crate::team::MOST_STAGED_BYTES;
-use ringwork_isa::{Barrier, Core, Element, In, Out, ReduceOp, Result, part_range};
+use ringwork_isa::{Barrier, Core, In, Out, ReduceOp, Result, part_range};
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; each rank reduces one part.
 ///
@@ -24,13 +24,7 @@ use ringwork_isa::{Barrier, Core, Element, In, Out, ReduceOp, Result, part_range
 /// # Errors
 /// If `x` and `y` are not equally long, the scratch cannot hold one element per half, or as
 /// [`Core::wait`].
-pub async fn two_phase<C: Core, T: Element>(
-    core: &C,
-    team: Team<T>,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-) -> Result<()> {
+pub async fn two_phase<C: Core>(core: &C, team: Team, x: In, y: Out, op: ReduceOp) -> Result<()> {
     same_length("`y`", y.len(), x.len())?;
     if team.ranks() == 1 {
         return core.copy(y, x).await;
@@ -51,8 +45,7 @@ pub async fn two_phase<C: Core, T: Element>(
 
         if !mine.is_empty() {
             let (part, x) = (slot.slice(mine.clone())?, x.slice(mine.clone())?);
-            core.reduce_to_both(y.slice(mine)?, part, part.on_others(x), op)
-                .await?;
+            core.reduce((y.slice(mine)?, part), part.on_others(x), op).await?;
         }
         turn.arrive(core).await?;
 

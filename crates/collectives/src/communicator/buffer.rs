@@ -40,16 +40,15 @@ impl Held {
         usize::try_from(self.span.len).unwrap_or(usize::MAX)
     }
 
-    /// `T` is its [`dtype`](Self::dtype).
     #[inline(always)]
-    pub(super) fn region<T: Element>(&self) -> Shared<T> {
-        Shared::from_span(self.span).expect("it was allocated for this type")
+    pub(super) fn region(&self) -> Shared {
+        Shared::of_span(self.span)
     }
 }
 
 impl<T: Element> WindowBuffer<T> {
     pub(super) fn new(segment: Arc<Attached>, home: u64, me: Rank, len: usize) -> WindowBuffer<T> {
-        let span = region::<T>(&segment.layout(), me, 0, len as u64).span();
+        let span = region(&segment.layout(), me, T::DTYPE, (0, len as u64)).span();
         let held = Held { segment, home, span };
         WindowBuffer {
             held,

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use super::station::Station;
-use ringwork_isa::{ReduceOp, Way};
+use ringwork_isa::{Dtype, ReduceOp, Way};
 
 impl Station {
     /// A buffer in the window must be one of this communicator's.
@@ -12,6 +12,16 @@ impl Station {
             return Ok(());
         }
         let problem = "the window buffer was allocated by another communicator; allocate one with this one";
+        Err(Error::arguments(call, problem))
+    }
+
+    /// Typed callers cannot get this wrong.
+    #[inline]
+    pub(super) fn check_dtypes(&self, call: &'static str, input: Dtype, output: Dtype) -> Result<()> {
+        if input == output {
+            return Ok(());
+        }
+        let problem = format!("the input is of {input}, the output of {output}; both must be of one type");
         Err(Error::arguments(call, problem))
     }
 

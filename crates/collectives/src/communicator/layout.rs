@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use crate::{Post, Team};
-use ringwork_isa::{Barrier, Element, Rank, Region, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span};
+use ringwork_isa::{Barrier, Dtype, Rank, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span};
 use ringwork_native::memory::PAGE_BYTES;
 use ringwork_native::segment::Layout;
 
@@ -10,7 +10,7 @@ use ringwork_native::segment::Layout;
 /// what was sent to it and what was taken from it.
 const MEET: u32 = 0;
 const STEPS: u32 = 1;
-const CALLS: u32 = STEPS + Team::<u8>::STEP_CELLS;
+const CALLS: u32 = STEPS + Team::STEP_CELLS;
 const COUNTERS: u32 = CALLS + 1;
 
 /// The least and the most bytes of payload in a packet, and in all of a rank's packets.
@@ -31,7 +31,7 @@ fn packet_area_bytes(ranks: u32) -> u64 {
     let ranks = ranks as usize;
     let each = PACKETS_BYTES / ranks.max(1).next_power_of_two();
     let payload = each.clamp(LEAST_PACKET_BYTES, MOST_PACKET_BYTES);
-    Team::<u8>::packet_words(ranks, payload) as u64 * 8
+    Team::packet_words(ranks, payload) as u64 * 8
 }
 
 /// Where the scratch begins.
@@ -56,39 +56,35 @@ fn slot_bytes(ranks: u32) -> u64 {
 }
 
 fn label_bytes(ranks: u32) -> u64 {
-    (Post::<u8>::label_words(ranks) as u64 * 8).next_multiple_of(128)
+    (Post::label_words(ranks) as u64 * 8).next_multiple_of(128)
 }
 
 /// The segment of a communicator of `ranks` members.
 pub(super) fn plan(segment: Segment, ranks: u32) -> Result<Layout> {
-    Ok(Layout::windows(
-        segment,
-        ranks,
-        COUNTERS + 2 * ranks,
-        labels_at(ranks) + label_bytes(ranks) + u64::from(ranks) * slot_bytes(ranks),
-    )?)
+    let bytes = labels_at(ranks) + label_bytes(ranks) + u64::from(ranks) * slot_bytes(ranks);
+    let layout = Layout::windows(segment, ranks, COUNTERS + 2 * ranks, bytes);
+    Ok(layout.map_err(ringwork_native::Error::from)?)
 }
 
 /// The segment of a buffer of `bytes` bytes per rank.
 pub(super) fn plan_buffer(segment: Segment, ranks: u32, bytes: u64) -> Result<Layout> {
-    Ok(Layout::windows(segment, ranks, 0, bytes)?)
+    Ok(Layout::windows(segment, ranks, 0, bytes).map_err(ringwork_native::Error::from)?)
 }
 
 /// `len` elements, `offset` bytes into the data of every rank, seen from `me`.
 #[inline]
-pub(super) fn region<T: Element>(layout: &Layout, me: Rank, offset: u64, len: u64) -> Shared<T> {
-    let span = Span {
+pub(super) fn region(layout: &Layout, me: Rank, dtype: Dtype, (offset, len): (u64, u64)) -> Shared {
+    Shared::of_span(Span {
         segment: layout.segment,
         base: layout.data_offset() + offset,
         stride: layout.stride,
         me,
         rank: me,
         ranks: layout.ranks,
-        dtype: T::DTYPE,
+        dtype,
         start: 0,
         len,
-    };
-    Region::from_span(span).expect("the span was made with T's dtype")
+    })
 }
 
 /// A communicator's segment, seen from one rank.
@@ -141,36 +137,43 @@ impl Place {
     }
 
     #[inline]
-    fn region<T: Element>(&self, offset: u64, len: u64) -> Shared<T> {
-        region(&self.layout, self.me, offset, len)
+    fn region(&self, dtype: Dtype, offset: u64, bytes: u64) -> Shared {
+        region(
+            &self.layout,
+            self.me,
+            dtype,
+            (offset, bytes / dtype.bytes() as u64),
+        )
     }
 
     /// The room for packets.
     #[inline]
     pub(super) fn packets(&self) -> Shared<i64> {
-        self.region(0, self.packet_area_bytes / 8)
+        let words = self.region(Dtype::I64, 0, self.packet_area_bytes);
+        words.typed().expect("it was made of words")
     }
 
-    /// The team of all ranks, for elements of type `T`.
+    /// The team of all ranks, for elements of type `dtype`.
     #[inline]
-    pub(super) fn team<T: Element>(&self) -> Team<T> {
+    pub(super) fn team(&self, dtype: Dtype) -> Team {
         let packets = self.packets();
-        let scratch = self.region::<T>(self.scratch_at, self.scratch_bytes / T::DTYPE.bytes() as u64);
-        Team::of(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS), packets)
+        let scratch = self.region(dtype, self.scratch_at, self.scratch_bytes);
+        Team::with_all(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS), packets)
     }
 
-    /// What is on its way between two ranks, for elements of type `T`.
-    pub(super) fn post<T: Element>(&self) -> Result<Post<T>> {
+    /// What is on its way between two ranks, for elements of type `dtype`.
+    pub(super) fn post(&self, dtype: Dtype) -> Result<Post> {
         let ranks = self.layout.ranks;
-        let labels = self.region::<i64>(labels_at(ranks), Post::<T>::label_words(ranks) as u64);
-        let slots = self.region::<T>(
+        let labels = self.region(Dtype::I64, labels_at(ranks), Post::label_words(ranks) as u64 * 8);
+        let slots = self.region(
+            dtype,
             labels_at(ranks) + label_bytes(ranks),
-            u64::from(ranks) * slot_bytes(ranks) / T::DTYPE.bytes() as u64,
+            u64::from(ranks) * slot_bytes(ranks),
         );
         let (sent, taken) = (
             self.signals(COUNTERS, ranks),
             self.signals(COUNTERS + ranks, ranks),
         );
-        Ok(Post::new(slots, labels, sent, taken)?)
+        Ok(Post::new(slots, labels.typed()?, sent, taken)?)
     }
 }

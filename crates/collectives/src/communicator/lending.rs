@@ -1,13 +1,11 @@
 //! Turning what a caller gave into what a kernel takes: own memory is lent to the core, a window's is its region.
-//!
-//! `T` is what was given.
 
 use super::erased::{AnyInput, AnyOutput};
-use ringwork_isa::{Core, Element, In, InOut, Out, Result, Shared};
+use ringwork_isa::{Core, In, InOut, Out, Result, Shared};
 use ringwork_native::NativeCore;
 
 /// Copies unless there is nothing to copy.
-pub(super) async fn copy<T: Element>(core: &NativeCore, to: Shared<T>, from: In<T>) -> Result<()> {
+pub(super) async fn copy(core: &NativeCore, to: Shared, from: In) -> Result<()> {
     if from.is_empty() {
         return Ok(());
     }
@@ -15,50 +13,48 @@ pub(super) async fn copy<T: Element>(core: &NativeCore, to: Shared<T>, from: In<
 }
 
 #[inline(always)]
-pub(super) fn in_place<T: Element>(
+pub(super) fn in_place(
     core: &NativeCore,
     data: AnyOutput<'_>,
-    work: impl FnOnce(InOut<T>) -> Result<()>,
+    work: impl FnOnce(InOut) -> Result<()>,
 ) -> Result<()> {
     match data {
-        AnyOutput::Own(_, bytes) => core.lend_mut(bytemuck::cast_slice_mut(bytes), work),
+        AnyOutput::Own(dtype, bytes) => core.lend_mut(dtype, bytes, work),
         AnyOutput::Window(held) => work(held.region().into()),
     }
 }
 
-pub(super) fn with_input<T: Element>(
+pub(super) fn with_input(
     core: &NativeCore,
     input: AnyInput<'_>,
-    work: impl FnOnce(In<T>) -> Result<()>,
+    work: impl FnOnce(In) -> Result<()>,
 ) -> Result<()> {
     match input {
-        AnyInput::Own(_, bytes) => core.lend(bytemuck::cast_slice(bytes), &mut [], |x, _| work(x)),
+        AnyInput::Own(dtype, bytes) => core.lend(dtype, bytes, &mut [], |x, _| work(x)),
         AnyInput::Window(held) => work(held.region().into()),
     }
 }
 
-pub(super) fn with_output<T: Element>(
+pub(super) fn with_output(
     core: &NativeCore,
     output: AnyOutput<'_>,
-    work: impl FnOnce(Out<T>) -> Result<()>,
+    work: impl FnOnce(Out) -> Result<()>,
 ) -> Result<()> {
     match output {
-        AnyOutput::Own(_, bytes) => core.lend(&[], bytemuck::cast_slice_mut(bytes), |_, y| work(y)),
+        AnyOutput::Own(dtype, bytes) => core.lend(dtype, &[], bytes, |_, y| work(y)),
         AnyOutput::Window(held) => work(held.region().into()),
     }
 }
 
 #[inline(always)]
-pub(super) fn between<T: Element>(
+pub(super) fn between(
     core: &NativeCore,
     input: AnyInput<'_>,
     output: AnyOutput<'_>,
-    work: impl FnOnce(In<T>, Out<T>) -> Result<()>,
+    work: impl FnOnce(In, Out) -> Result<()>,
 ) -> Result<()> {
     match (input, output) {
-        (AnyInput::Own(_, x), AnyOutput::Own(_, y)) => {
-            core.lend(bytemuck::cast_slice(x), bytemuck::cast_slice_mut(y), work)
-        }
+        (AnyInput::Own(dtype, x), AnyOutput::Own(_, y)) => core.lend(dtype, x, y, work),
         (input @ AnyInput::Own(..), AnyOutput::Window(y)) => {
             with_input(core, input, |x| work(x, y.region().into()))
         }

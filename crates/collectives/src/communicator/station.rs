@@ -7,7 +7,7 @@ use super::layout::Place;
 use crate::all_reduce::packet_chunk;
 use crate::packets::{Ring, Room};
 use ringwork_isa::{
-    Device, Dtype, Element, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank, ReduceOp,
+    Device, Dtype, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank, ReduceOp,
     Result as CoreResult,
 };
 use ringwork_native::cell::Patience;
@@ -47,7 +47,7 @@ impl Station {
         core.attach(home.clone());
         core.set_neighbours(neighbours);
         core.set_calls(home.clone(), place.calls());
-        let team = place.team::<u8>();
+        let team = place.team(Dtype::U8);
         let (room, ring) = (team.room()?, team.ring()?);
         Ok(Station {
             core,
@@ -100,14 +100,14 @@ impl Station {
     }
 
     /// Moves data between this rank and `peer`, which is no collective call and has no number.
-    pub(super) fn transfer<T: Element>(
+    pub(super) fn transfer(
         &self,
         operation: Operation,
-        count: usize,
+        (dtype, count): (Dtype, usize),
         peer: Rank,
         work: impl FnOnce(&NativeCore) -> CoreResult<()>,
     ) -> Result<()> {
-        let call = Fingerprint::new(self.sequence.get(), operation, T::DTYPE, count as u64).rooted(peer.0);
+        let call = Fingerprint::new(self.sequence.get(), operation, dtype, count as u64).rooted(peer.0);
         self.core.announce(call);
         if self.home.alarmed() {
             return Err(self.alarmed(&call));
@@ -122,7 +122,7 @@ impl Station {
                 return Ok(());
             }
             // In packets, since their lines can be claimed ahead, which those of the barrier's counters cannot.
-            core.lend_mut(&mut [0u8], |nothing| {
+            core.lend_mut(Dtype::U8, &mut [0], |nothing| {
                 let (x, y) = (nothing.into(), nothing.into());
                 core.run(packet_chunk(core, &self.room, x, y, ReduceOp::Max))
             })

@@ -1,7 +1,7 @@
 //! The ways to all-reduce over a network, as a choice a user can name.
 
 use super::{Lanes, by_dimensions, centre, direct, double_tree, halving_doubling};
-use ringwork_isa::{Core, Element, In, Out, Queues, ReduceOp, Result};
+use ringwork_isa::{Core, In, Out, Queues, ReduceOp, Result};
 use std::fmt;
 use std::str::FromStr;
 
@@ -81,12 +81,12 @@ impl NetworkAlgorithm {
 ///
 /// # Errors
 /// As the algorithm's own function.
-pub async fn all_reduce<C: Core, T: Element>(
+pub async fn all_reduce<C: Core>(
     core: &C,
-    queues: Queues<T>,
+    queues: Queues,
     sizes: &[u32],
-    x: In<T>,
-    y: Out<T>,
+    x: In,
+    y: Out,
     (op, algorithm): (ReduceOp, NetworkAlgorithm),
 ) -> Result<()> {
     match algorithm {

@@ -12,7 +12,7 @@
 
 use super::{check, combine, refuse_average};
 use crate::chunk::chunks;
-use ringwork_isa::{Core, Element, Error, In, Out, Port, Queues, Rank, ReduceOp, Result, Tile};
+use ringwork_isa::{AnyTile, Core, Error, In, Out, Port, Queues, Rank, ReduceOp, Result};
 
 /// `y[i]` becomes `x[i]` reduced over all members of a grid, on every one of them.
 ///
@@ -23,12 +23,12 @@ use ringwork_isa::{Core, Element, Error, In, Out, Port, Queues, Rank, ReduceOp, 
 /// # Errors
 /// If `x` and `y` are not equally long, the sizes do not multiply to the ranks, `op` is an average, or as
 /// [`Core::wait`].
-pub async fn centre<C: Core, T: Element>(
+pub async fn centre<C: Core>(
     core: &C,
-    queues: Queues<T>,
+    queues: Queues,
     sizes: &[u32],
-    x: In<T>,
-    y: Out<T>,
+    x: In,
+    y: Out,
     op: ReduceOp,
 ) -> Result<()> {
     let ports = u32::try_from(sizes.len()).unwrap_or(u32::MAX).saturating_mul(2);
@@ -44,20 +44,20 @@ pub async fn centre<C: Core, T: Element>(
 }
 
 /// My place in the line of one dimension.
-struct Line<T> {
+struct Line {
     place: u32,
     size: u32,
-    below: Option<Port<T>>,
-    above: Option<Port<T>>,
+    below: Option<Port>,
+    above: Option<Port>,
 }
 
-impl<T> Line<T> {
+impl Line {
     fn centre(&self) -> u32 {
         self.size / 2
     }
 }
 
-fn lines<T: Element>(queues: Queues<T>, sizes: &[u32]) -> Result<Vec<Line<T>>> {
+fn lines(queues: Queues, sizes: &[u32]) -> Result<Vec<Line>> {
     let (me, mut stride) = (queues.rank().0, 1u32);
     let mut lines = Vec::with_capacity(sizes.len());
     for (dimension, &size) in (0u32..).zip(sizes) {
@@ -85,12 +85,12 @@ fn lines<T: Element>(queues: Queues<T>, sizes: &[u32]) -> Result<Vec<Line<T>>> {
     Ok(lines)
 }
 
-async fn reduce_and_return<C: Core, T: Element>(
+async fn reduce_and_return<C: Core>(
     core: &C,
-    lines: &[Line<T>],
-    mine: Tile<T>,
+    lines: &[Line],
+    mine: AnyTile,
     op: ReduceOp,
-) -> Result<Tile<T>> {
+) -> Result<AnyTile> {
     let mut tile = mine;
     // The dimension in which I am not the centre: I pass my line's part on, and wait for the result there.
     let mut outermost = lines.len();
@@ -127,12 +127,7 @@ async fn reduce_and_return<C: Core, T: Element>(
 }
 
 /// Adds what comes to the centre of a line from both sides: the nearer end first, since it is there first.
-async fn gather<C: Core, T: Element>(
-    core: &C,
-    line: &Line<T>,
-    tile: Tile<T>,
-    op: ReduceOp,
-) -> Result<Tile<T>> {
+async fn gather<C: Core>(core: &C, line: &Line, tile: AnyTile, op: ReduceOp) -> Result<AnyTile> {
     let len = tile.len();
     let (below, above) = (line.centre(), line.size - 1 - line.centre());
     if let (true, Some(lower), Some(upper)) = (below == above, line.below, line.above) {

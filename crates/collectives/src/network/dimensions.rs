@@ -13,7 +13,7 @@
 
 use super::{check, combine, refuse_average};
 use crate::chunk::chunks;
-use ringwork_isa::{Core, Element, Error, In, Out, Port, Queues, Rank, ReduceOp, Result, part_range};
+use ringwork_isa::{Core, Error, In, Out, Port, Queues, Rank, ReduceOp, Result, part_range};
 use std::ops::Range;
 
 /// How many ports are used at a time.
@@ -33,13 +33,13 @@ pub enum Lanes {
 /// # Errors
 /// If `x` and `y` are not equally long, the sizes do not multiply to the ranks, there are too few ports, `op` is an
 /// average, or as [`Core::wait`].
-pub async fn by_dimensions<C: Core, T: Element>(
+pub async fn by_dimensions<C: Core>(
     core: &C,
-    queues: Queues<T>,
+    queues: Queues,
     sizes: &[u32],
     lanes: Lanes,
-    x: In<T>,
-    y: Out<T>,
+    x: In,
+    y: Out,
     op: ReduceOp,
 ) -> Result<()> {
     let ports = u32::try_from(sizes.len()).unwrap_or(u32::MAX).saturating_mul(2);
@@ -89,14 +89,14 @@ pub async fn by_dimensions<C: Core, T: Element>(
 }
 
 /// My place in the ring of one dimension.
-struct Ring<T> {
+struct Ring {
     place: u32,
     size: u32,
-    before: Port<T>,
-    after: Port<T>,
+    before: Port,
+    after: Port,
 }
 
-fn rings<T: Element>(queues: Queues<T>, sizes: &[u32]) -> Result<Vec<Ring<T>>> {
+fn rings(queues: Queues, sizes: &[u32]) -> Result<Vec<Ring>> {
     let (me, mut stride) = (queues.rank().0, 1u32);
     let mut rings = Vec::with_capacity(sizes.len());
     for (dimension, &size) in (0u32..).zip(sizes) {
@@ -140,14 +140,14 @@ impl Step {
     }
 
     /// Where it sends to, and where it receives from.
-    fn ports<T: Element>(&self, rings: &[Ring<T>]) -> (Port<T>, Port<T>) {
+    fn ports(&self, rings: &[Ring]) -> (Port, Port) {
         let Ring { before, after, .. } = rings[self.ring];
         if self.up { (after, before) } else { (before, after) }
     }
 }
 
 /// All steps of a lane on its range. Lane `2i` begins in dimension `i` and goes up, lane `2i + 1` goes down.
-fn steps<T: Element>(rings: &[Ring<T>], lane: usize, range: Range<usize>) -> Vec<Step> {
+fn steps(rings: &[Ring], lane: usize, range: Range<usize>) -> Vec<Step> {
     let up = lane.is_multiple_of(2);
     let order = (0..rings.len()).map(|i| (i + lane / 2) % rings.len());
     let (mut scatter, mut gather) = (Vec::new(), Vec::new());

@@ -3,9 +3,9 @@
 //! Two steps whatever the number of members, if every pair has a link of its own. Exact: each part is folded in rank
 //! order, wide, and rounded once.
 
-use super::check;
+use super::{check, fold};
 use crate::chunk::chunks;
-use ringwork_isa::{Core, Element, In, Out, Queues, Rank, ReduceOp, Result, part_range};
+use ringwork_isa::{Core, In, Out, Queues, Rank, ReduceOp, Result, part_range};
 
 /// `y[i]` becomes `x[i]` reduced over all members, on every one of them; each adds one part.
 ///
@@ -14,13 +14,7 @@ use ringwork_isa::{Core, Element, In, Out, Queues, Rank, ReduceOp, Result, part_
 ///
 /// # Errors
 /// If `x` and `y` are not equally long, there are too few ports, or as [`Core::wait`].
-pub async fn direct<C: Core, T: Element>(
-    core: &C,
-    queues: Queues<T>,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-) -> Result<()> {
+pub async fn direct<C: Core>(core: &C, queues: Queues, x: In, y: Out, op: ReduceOp) -> Result<()> {
     let (me, ranks) = (queues.rank().0, queues.ranks());
     check(&queues, x, y, ranks, 1)?;
     let (mine, n) = (me as usize, ranks as usize);
@@ -43,7 +37,7 @@ pub async fn direct<C: Core, T: Element>(
                 core.recv(port(peer)?, own.len()).await?
             });
         }
-        let sum = core.fold(&parts.iter().collect::<Vec<_>>(), op).await?;
+        let sum = fold(core, &parts.iter().collect::<Vec<_>>(), op).await?;
         for peer in others() {
             core.send(port(peer)?, &sum).await?;
         }

@@ -21,7 +21,7 @@
 
 use super::{check, combine, refuse_average};
 use crate::chunk::chunks;
-use ringwork_isa::{Core, Element, In, Out, Port, Queues, Rank, ReduceOp, Result, Tile};
+use ringwork_isa::{AnyTile, Core, In, Out, Port, Queues, Rank, ReduceOp, Result};
 
 /// Ports of a tree: up, and to two children.
 const TREE_PORTS: u32 = 3;
@@ -32,13 +32,7 @@ const TREE_PORTS: u32 = 3;
 ///
 /// # Errors
 /// If `x` and `y` are not equally long, there are too few ports, `op` is an average, or as [`Core::wait`].
-pub async fn double_tree<C: Core, T: Element>(
-    core: &C,
-    queues: Queues<T>,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-) -> Result<()> {
+pub async fn double_tree<C: Core>(core: &C, queues: Queues, x: In, y: Out, op: ReduceOp) -> Result<()> {
     check(&queues, x, y, 2 * TREE_PORTS, 1)?;
     refuse_average(op)?;
     let trees = [Branch::new(queues, 0)?, Branch::new(queues, 1)?];
@@ -86,17 +80,17 @@ pub async fn double_tree<C: Core, T: Element>(
 }
 
 /// My place in one of the trees.
-struct Branch<T> {
+struct Branch {
     /// How many turns after its own way up a piece is taken from above.
     behind: usize,
-    above: Option<Port<T>>,
-    below: [Option<Port<T>>; 2],
+    above: Option<Port>,
+    below: [Option<Port>; 2],
 }
 
-impl<T: Element> Branch<T> {
+impl Branch {
     /// In tree 1 members are counted from the other end, or from one further if they are odd in number: so who is
     /// inside one tree is a leaf of the other.
-    fn new(queues: Queues<T>, tree: u32) -> Result<Branch<T>> {
+    fn new(queues: Queues, tree: u32) -> Result<Branch> {
         let (me, ranks) = (queues.rank().0, queues.ranks());
         let even = ranks.is_multiple_of(2);
         let place = match (tree, even) {
@@ -142,7 +136,7 @@ impl<T: Element> Branch<T> {
     }
 
     /// Adds what comes from below to mine and sends it up; at the top, it is the result.
-    async fn up<C: Core>(&self, core: &C, mine: Tile<T>, op: ReduceOp) -> Result<Option<Tile<T>>> {
+    async fn up<C: Core>(&self, core: &C, mine: AnyTile, op: ReduceOp) -> Result<Option<AnyTile>> {
         let mut tile = mine;
         for port in self.below.into_iter().flatten() {
             let theirs = core.recv(port, tile.len()).await?;
@@ -154,7 +148,7 @@ impl<T: Element> Branch<T> {
         }
     }
 
-    async fn down<C: Core>(&self, core: &C, result: &Tile<T>) -> Result<()> {
+    async fn down<C: Core>(&self, core: &C, result: &AnyTile) -> Result<()> {
         for port in self.below.into_iter().flatten() {
             core.send(port, result).await?;
         }

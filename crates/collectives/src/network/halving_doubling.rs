@@ -6,7 +6,7 @@
 
 use super::{check, combine, refuse_average};
 use crate::chunk::chunks;
-use ringwork_isa::{Core, Element, In, Out, Queues, Rank, ReduceOp, Result, Tile};
+use ringwork_isa::{AnyTile, Core, In, Out, Queues, Rank, ReduceOp, Result};
 
 /// `y[i]` becomes `x[i]` reduced over all members, on every one of them, by exchange with partners.
 ///
@@ -15,13 +15,7 @@ use ringwork_isa::{Core, Element, In, Out, Queues, Rank, ReduceOp, Result, Tile}
 ///
 /// # Errors
 /// If `x` and `y` are not equally long, there are too few ports, `op` is an average, or as [`Core::wait`].
-pub async fn halving_doubling<C: Core, T: Element>(
-    core: &C,
-    queues: Queues<T>,
-    x: In<T>,
-    y: Out<T>,
-    op: ReduceOp,
-) -> Result<()> {
+pub async fn halving_doubling<C: Core>(core: &C, queues: Queues, x: In, y: Out, op: ReduceOp) -> Result<()> {
     let ranks = queues.ranks();
     let rounds = ranks.ilog2();
     check(&queues, x, y, rounds + 1, 1)?;
@@ -34,13 +28,13 @@ pub async fn halving_doubling<C: Core, T: Element>(
     Ok(())
 }
 
-async fn with_partners<C: Core, T: Element>(
+async fn with_partners<C: Core>(
     core: &C,
-    queues: Queues<T>,
+    queues: Queues,
     rounds: u32,
-    mine: Tile<T>,
+    mine: AnyTile,
     op: ReduceOp,
-) -> Result<Tile<T>> {
+) -> Result<AnyTile> {
     let (me, power) = (queues.rank().0, 1 << rounds);
     if me >= power {
         let partner = queues.port(rounds, Rank(me - power), rounds)?;

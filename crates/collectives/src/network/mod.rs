@@ -32,11 +32,11 @@ pub use double_tree::double_tree;
 pub use halving_doubling::halving_doubling;
 
 use crate::arguments::same_length;
-use ringwork_isa::{Core, Element, Error, In, Out, Queues, ReduceOp, Result, Tile};
+use ringwork_isa::{AnyTile, Core, Error, In, Out, Queues, ReduceOp, Result, Work};
 
 /// What every one of these checks first (COL-4).
 #[track_caller]
-fn check<T: Element>(queues: &Queues<T>, x: In<T>, y: Out<T>, needed: u32, slot: usize) -> Result<()> {
+fn check(queues: &Queues, x: In, y: Out, needed: u32, slot: usize) -> Result<()> {
     same_length("`y`", y.len(), x.len())?;
     if queues.ports() < needed {
         return Err(Error::failed(format!(
@@ -65,6 +65,15 @@ fn refuse_average(op: ReduceOp) -> Result<()> {
     Ok(())
 }
 
-async fn combine<C: Core, T: Element>(core: &C, a: &Tile<T>, b: &Tile<T>, op: ReduceOp) -> Result<Tile<T>> {
-    core.fold(&[a, b], op).await
+async fn combine<C: Core>(core: &C, a: &AnyTile, b: &AnyTile, op: ReduceOp) -> Result<AnyTile> {
+    fold(core, &[a, b], op).await
+}
+
+/// Combines tiles element by element in the order given, for what that costs the vector engine.
+async fn fold<C: Core>(core: &C, tiles: &[&AnyTile], op: ReduceOp) -> Result<AnyTile> {
+    let folded = AnyTile::fold(tiles, op)?;
+    let elements = tiles.iter().skip(1).map(|tile| tile.len() as u64).sum();
+    let dtype = folded.dtype();
+    core.spend(Work::Vector { elements, dtype }).await?;
+    Ok(folded)
 }

@@ -17,7 +17,7 @@
 use crate::arguments::rooted;
 use crate::chunk::chunks;
 use ringwork_isa::{
-    Barrier, Core, Element, In, LINE_WORDS, Notify, Out, Rank, Result, Shared, Signal, packet_payload,
+    Barrier, Core, Epoch, In, LINE_WORDS, Notify, Out, OwnSignal, Packets, Rank, Result, Shared,
 };
 use ringwork_macros::flat;
 
@@ -39,19 +39,13 @@ const _: () = assert!(
 ///
 /// # Errors
 /// As [`broadcast`](crate::broadcast()).
-pub async fn broadcast<C: Core, T: Element>(
-    core: &C,
-    ring: &Ring,
-    x: In<T>,
-    y: Out<T>,
-    root: Rank,
-) -> Result<()> {
-    let given = ring.given;
+pub async fn broadcast<C: Core>(core: &C, ring: &Ring, x: In, y: Out, root: Rank) -> Result<()> {
+    let given = ring.given.signal();
     let is_root = rooted((given.holder(), given.ranks()), &x, &y, root)?;
     if given.ranks() == 1 {
         return core.copy(y, x).await;
     }
-    for chunk in chunks(y.len(), ring.most_bytes() / T::DTYPE.bytes()) {
+    for chunk in chunks(y.len(), ring.most_bytes() / y.dtype().bytes()) {
         let piece = y.slice(chunk.clone())?;
         if is_root {
             let source = x.slice(chunk)?;
@@ -66,70 +60,57 @@ pub async fn broadcast<C: Core, T: Element>(
 
 /// The root's side of a [`broadcast`] of at most what one packet carries, and not of nothing.
 #[flat]
-pub(crate) async fn give<C: Core, T: Element>(core: &C, ring: &Ring, x: In<T>) -> Result<()> {
-    let number = core.recall(ring.given).await?.wrapping_add(1);
-    if ring.begins_with(number) {
-        ring.meet.arrive_and_wait(core).await?;
-    }
-    core.put_packet(ring.packet(number)?, x, number).await?;
-    core.notify(ring.given, Notify::Set(number)).await
+pub(crate) async fn give<C: Core>(core: &C, ring: &Ring, x: In) -> Result<()> {
+    let number = ring.begin(core).await?;
+    core.put_packet(&ring.packets, x, number).await?;
+    core.notify(ring.given.signal(), Notify::Set(number.into())).await
 }
 
 /// Everybody else's side of it.
 #[flat]
-pub(crate) async fn take<C: Core, T: Element>(core: &C, ring: &Ring, y: Out<T>, root: Rank) -> Result<()> {
-    let number = core.recall(ring.given).await?.wrapping_add(1);
-    if ring.begins_with(number) {
-        ring.meet.arrive_and_wait(core).await?;
-    }
-    // Said before it waits: so those who share its core know that it needs no turn until the packet has come.
-    core.notify(ring.given, Notify::Set(number)).await?;
-    let (packet, given) = (ring.packet(number)?.on(root)?, ring.given.on(root)?);
-    core.get_packet(y, packet, given, number).await
+pub(crate) async fn take<C: Core>(core: &C, ring: &Ring, y: Out, root: Rank) -> Result<()> {
+    let number = ring.begin(core).await?;
+    // Before it waits: so ranks that share its core know that it needs no turn until the packet has come.
+    core.notify(ring.given.signal(), Notify::Set(number.into()))
+        .await?;
+    core.get_packet(y, &ring.packets.on(root)?, number).await
 }
 
 /// The ring of packets that broadcasts go through. From [`Team::ring`](crate::Team::ring). A handle: copy it freely.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
-    packets: Shared<i64>,
-    given: Signal,
+    packets: Packets,
+    /// How many broadcasts this rank has taken part in.
+    given: OwnSignal,
     meet: Barrier,
-    /// Lines of each packet.
-    lines: usize,
 }
 
 impl Ring {
     /// Of packets of so many `lines`.
-    pub(crate) fn new(packets: Shared<i64>, given: Signal, meet: Barrier, lines: usize) -> Ring {
-        Ring {
-            packets,
+    pub(crate) fn new(area: Shared<i64>, given: OwnSignal, meet: Barrier, lines: usize) -> Result<Ring> {
+        let words = lines * LINE_WORDS;
+        let places = ring_packets(area.ranks() as usize);
+        let places = u32::try_from(places).unwrap_or(u32::MAX);
+        Ok(Ring {
+            packets: Packets::new(area, (0, words, words), places, given)?,
             given,
             meet,
-            lines,
-        }
+        })
     }
 
     /// The most bytes that one packet carries.
     #[inline(always)]
     pub(crate) fn most_bytes(&self) -> usize {
-        packet_payload(self.lines)
+        self.packets.payload_bytes()
     }
 
-    #[inline(always)]
-    fn place(&self, number: i32) -> usize {
-        number.cast_unsigned() as usize % ring_packets(self.given.ranks() as usize)
-    }
-
-    /// Whether the ring begins anew with this broadcast.
-    #[inline(always)]
-    fn begins_with(&self, number: i32) -> bool {
-        self.place(number) == 0
-    }
-
-    /// My packet of this broadcast.
-    #[inline(always)]
-    fn packet(&self, number: i32) -> Result<Shared<i64>> {
-        let (place, words) = (self.place(number), self.lines * LINE_WORDS);
-        self.packets.slice(place * words..(place + 1) * words)
+    /// The number of this rank's next broadcast; meets everybody if the ring begins anew with it (RING-2).
+    #[flat]
+    async fn begin<C: Core>(&self, core: &C) -> Result<Epoch> {
+        let number = Epoch::of(core.own_value(self.given).await?).next();
+        if number.place(self.packets.places()) == 0 {
+            self.meet.arrive_and_wait(core).await?;
+        }
+        Ok(number)
     }
 }

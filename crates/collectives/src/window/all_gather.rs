@@ -3,13 +3,13 @@
 //! Traffic per rank, for `S` bytes of result on `n` ranks: `S (n-1)/n` pulled; 2 meetings.
 
 use crate::arguments::same_domain;
-use ringwork_isa::{Barrier, Core, Element, Rank, Result, Shared};
+use ringwork_isa::{Barrier, Core, Rank, Result, Shared};
 
 /// Part `r` of `data` becomes what it is on rank `r`, on every rank.
 ///
 /// # Errors
 /// If `data` and `meet` are not of one domain, or as [`Core::wait`].
-pub async fn all_gather<C: Core, T: Element>(core: &C, meet: Barrier, data: Shared<T>) -> Result<()> {
+pub async fn all_gather<C: Core>(core: &C, meet: Barrier, data: Shared) -> Result<()> {
     same_domain("the data", &data, &meet)?;
     if data.is_empty() || meet.ranks() == 1 {
         return Ok(());
@@ -21,7 +21,7 @@ pub async fn all_gather<C: Core, T: Element>(core: &C, meet: Barrier, data: Shar
 
 /// Pulls every part of `data` but mine from its owner. Needs a meeting before and after: of my memory,
 /// others read part `me`, which nobody writes, and I write the rest, which nobody reads (WIN-3).
-pub(super) async fn pull_slices<C: Core, T: Element>(core: &C, data: Shared<T>) -> Result<()> {
+pub(super) async fn pull_slices<C: Core>(core: &C, data: Shared) -> Result<()> {
     let (me, ranks) = (data.me().0, data.ranks());
     for step in 1..ranks {
         let peer = (me + step) % ranks;

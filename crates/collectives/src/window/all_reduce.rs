@@ -8,7 +8,7 @@
 
 use super::all_gather::pull_slices;
 use crate::arguments::same_domain;
-use ringwork_isa::{Barrier, Compare, Core, Element, Notify, ReduceOp, Result, Shared};
+use ringwork_isa::{Barrier, Compare, Core, Epoch, Notify, ReduceOp, Result, Shared};
 use ringwork_macros::flat;
 
 /// How reduced slices reach everybody.
@@ -25,10 +25,10 @@ pub enum Spread {
 /// # Errors
 /// If `data` and `meet` are not of one domain, or as [`Core::wait`].
 #[flat]
-pub async fn all_reduce<C: Core, T: Element>(
+pub async fn all_reduce<C: Core>(
     core: &C,
     meet: Barrier,
-    data: Shared<T>,
+    data: Shared,
     op: ReduceOp,
     spread: Spread,
 ) -> Result<()> {
@@ -42,7 +42,7 @@ pub async fn all_reduce<C: Core, T: Element>(
     }
 }
 
-async fn pull<C: Core, T: Element>(core: &C, meet: Barrier, data: Shared<T>, op: ReduceOp) -> Result<()> {
+async fn pull<C: Core>(core: &C, meet: Barrier, data: Shared, op: ReduceOp) -> Result<()> {
     let slice = data.part(data.ranks() as usize, data.me().0 as usize)?;
     meet.arrive_and_wait(core).await?;
     // WIN-3: of slice `me`, here and elsewhere, I am the only reader and the only writer until we meet.
@@ -53,27 +53,21 @@ async fn pull<C: Core, T: Element>(core: &C, meet: Barrier, data: Shared<T>, op:
 }
 
 #[flat]
-async fn push<C: Core, T: Element>(
-    core: &C,
-    meet: Barrier,
-    data: Shared<T>,
-    op: ReduceOp,
-    workers: u32,
-) -> Result<()> {
+async fn push<C: Core>(core: &C, meet: Barrier, data: Shared, op: ReduceOp, workers: u32) -> Result<()> {
     // The barrier's own steps, one by one.
-    let (me, arrivals) = (data.me().0, meet.signals().at(0)?);
-    let begun = core.recall(arrivals).await?.wrapping_add(1);
-    let done = begun.wrapping_add(1);
+    let (me, own) = (data.me().0, meet.signals().own(0)?);
+    let (arrivals, begun) = (own.signal(), Epoch::of(core.own_value(own).await?).next());
+    let done = begun.next();
     if me < workers {
-        core.notify(arrivals, Notify::Set(begun)).await?;
+        core.notify(arrivals, Notify::Set(begun.into())).await?;
         core.wait_on(arrivals, 0..arrivals.ranks(), Compare::Ge, begun)
             .await?;
         // WIN-3: of slice `me`, here and elsewhere, I am the only reader and the only writer until we meet.
         let slice = data.part(workers as usize, me as usize)?;
-        core.reduce_to_all(slice, op).await?;
+        core.reduce(slice.on_all(), slice.on_all(), op).await?;
     }
     // Who does no work says both at once: nobody waits for more of it. So it may be two epochs from one that has not begun
     // (BAR-3 says one); but nothing is staged in these two, and it goes on when the workers are done, so all have begun.
-    core.notify(arrivals, Notify::Set(done)).await?;
+    core.notify(arrivals, Notify::Set(done.into())).await?;
     core.wait_on(arrivals, 0..workers, Compare::Ge, done).await
 }

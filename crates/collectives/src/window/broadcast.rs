@@ -5,18 +5,13 @@
 //! Traffic, for `S` bytes on `n` ranks: the root pushes `S/n` to each other, and each of those pulls `S (n-1)/n`; 2 meetings.
 
 use crate::arguments::{member, same_domain};
-use ringwork_isa::{Barrier, Core, Element, Rank, Result, Shared, part_range};
+use ringwork_isa::{Barrier, Core, Rank, Result, Shared, part_range};
 
 /// `data` becomes what it is on `root`, on every rank.
 ///
 /// # Errors
 /// If `root` is not a member, `data` and `meet` are not of one domain, or as [`Core::wait`].
-pub async fn broadcast<C: Core, T: Element>(
-    core: &C,
-    meet: Barrier,
-    data: Shared<T>,
-    root: Rank,
-) -> Result<()> {
+pub async fn broadcast<C: Core>(core: &C, meet: Barrier, data: Shared, root: Rank) -> Result<()> {
     same_domain("the data", &data, &meet)?;
     member(root, data.ranks() as usize)?;
     if data.is_empty() || meet.ranks() == 1 {

@@ -3,18 +3,13 @@
 //! Traffic per rank, for an input of `S` bytes on `n` ranks: all-gather pulls `(n-1) S`, all-to-all `S (n-1)/n`; 2 meetings.
 
 use crate::arguments::{same_domain, same_length, times_ranks};
-use ringwork_isa::{Barrier, Core, Element, In, Out, Rank, Result, Shared};
+use ringwork_isa::{Barrier, Core, In, Out, Rank, Result, Shared};
 
 /// Part `r` of `y` becomes rank `r`'s `x`, on every rank.
 ///
 /// # Errors
 /// If the lengths do not fit, `x` and `meet` are not of one domain, or as [`Core::wait`].
-pub async fn all_gather_into<C: Core, T: Element>(
-    core: &C,
-    meet: Barrier,
-    x: Shared<T>,
-    y: Out<T>,
-) -> Result<()> {
+pub async fn all_gather_into<C: Core>(core: &C, meet: Barrier, x: Shared, y: Out) -> Result<()> {
     same_domain("the data", &x, &meet)?;
     let wanted = times_ranks(x.len(), x.ranks() as usize)?;
     same_length("`y`, everybody's `x`,", y.len(), wanted)?;
@@ -25,12 +20,7 @@ pub async fn all_gather_into<C: Core, T: Element>(
 ///
 /// # Errors
 /// If the ranks do not divide `x`, the lengths do not fit, `x` and `meet` are not of one domain, or as [`Core::wait`].
-pub async fn all_to_all_into<C: Core, T: Element>(
-    core: &C,
-    meet: Barrier,
-    x: Shared<T>,
-    y: Out<T>,
-) -> Result<()> {
+pub async fn all_to_all_into<C: Core>(core: &C, meet: Barrier, x: Shared, y: Out) -> Result<()> {
     same_domain("the data", &x, &meet)?;
     let (me, ranks) = (x.me().0 as usize, x.ranks() as usize);
     let wanted = times_ranks(x.part(ranks, me)?.len(), ranks)?;
@@ -40,12 +30,12 @@ pub async fn all_to_all_into<C: Core, T: Element>(
 
 /// Part `r` of `y` becomes what `mine` takes of rank `r`'s `x`. Of `x` everybody reads, and nobody writes; `y` is mine
 /// alone (WIN-3).
-async fn pull<C: Core, T: Element>(
+async fn pull<C: Core>(
     core: &C,
     meet: Barrier,
-    x: Shared<T>,
-    y: Out<T>,
-    mine: impl Fn(Shared<T>) -> Result<In<T>>,
+    x: Shared,
+    y: Out,
+    mine: impl Fn(Shared) -> Result<In>,
 ) -> Result<()> {
     // Of nothing, everybody knows that it is nothing; that a rank's own part is empty, nobody else does.
     if x.is_empty() {

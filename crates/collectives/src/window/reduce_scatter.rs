@@ -3,7 +3,7 @@
 //! Traffic per rank, for `S` bytes of data on each of `n` ranks: `S` read, `S/n` written; 2 meetings.
 
 use crate::arguments::{same_domain, same_length};
-use ringwork_isa::{Barrier, Core, Element, Out, ReduceOp, Result, Shared, part_range};
+use ringwork_isa::{Barrier, Core, Out, ReduceOp, Result, Shared, part_range};
 
 /// `y` becomes part `me` of `data` reduced over all ranks.
 ///
@@ -12,11 +12,11 @@ use ringwork_isa::{Barrier, Core, Element, Out, ReduceOp, Result, Shared, part_r
 /// # Errors
 /// If `y` is not as long as part `me` of `data`, `data` and `meet` are not of one domain, or as
 /// [`Core::wait`].
-pub async fn reduce_scatter<C: Core, T: Element>(
+pub async fn reduce_scatter<C: Core>(
     core: &C,
     meet: Barrier,
-    data: Shared<T>,
-    y: Out<T>,
+    data: Shared,
+    y: Out,
     op: ReduceOp,
 ) -> Result<()> {
     same_domain("the data", &data, &meet)?;

@@ -21,11 +21,11 @@ fn nanoseconds(bytes: usize, slots: usize, timing_only: bool) -> f64 {
     let spec = Spec {
         count,
         slots: count * PORTS as usize,
-        cells: Queues::<f32>::cells(PORTS, 1),
+        cells: Queues::cells(PORTS, 1),
         memories: (TCM, slots),
     };
     let ps = run::<f32, _, _>(&topology, &members, spec, timing_only, |core, m| async move {
-        let queues = Queues::new(m.slots, m.cells, PORTS, 1)?;
+        let queues = Queues::new(m.slots.erase(), m.cells, PORTS, 1)?;
         centre(&core, queues, &GRID, m.x.into(), m.y.into(), ReduceOp::Sum).await
     });
     ps as f64 / 1000.0

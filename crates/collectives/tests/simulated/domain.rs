@@ -1,6 +1,7 @@
 //! A domain on a simulated machine: inputs, outputs, scratch, signals, queues.
 
-use ringwork_isa::{Element, Rank, Region, Result, Segment, Shared, Signals, Span};
+use ringwork_isa::{Element, Rank, Result, Segment, Shared, Signals};
+use ringwork_layout::{BufferPlace, CellRow, Layout, WindowBuilder};
 use ringwork_sim::{Machine, Options, SegmentSpec, SimCore, Topology};
 use std::future::Future;
 
@@ -29,46 +30,38 @@ pub(crate) struct Member<T> {
     pub(crate) cells: Signals,
 }
 
-fn member<T: Element>(spec: Spec, me: u32, ranks: u32) -> Member<T> {
-    let size = T::DTYPE.bytes() as u64;
-    let (data, slots) = strides::<T>(spec);
-    let region = |segment: Segment, stride: u64, base: u64, len: usize| {
-        let span = Span {
-            segment,
-            base,
-            stride,
-            me: Rank(me),
-            rank: Rank(me),
-            ranks,
-            dtype: T::DTYPE,
-            start: 0,
-            len: len as u64,
-        };
-        Region::from_span(span).unwrap()
-    };
-    let cells = u64::from(spec.cells) * 128;
-    let each = spec.count as u64 * size;
-    Member {
-        x: region(DATA, data, 0, spec.count),
-        y: region(DATA, data, each, spec.count),
-        slots: region(SLOTS, slots, cells, spec.slots),
-        cells: Signals {
-            segment: SLOTS,
-            base: 0,
-            stride: slots,
-            count: spec.cells,
-            me: Rank(me),
-            ranks,
-        },
-    }
+/// Where everything is: the layout of the data with its input and output, and that of the queues.
+struct Places {
+    data: (Layout, BufferPlace, BufferPlace),
+    queues: (Layout, CellRow, BufferPlace),
 }
 
-fn strides<T: Element>(spec: Spec) -> (u64, u64) {
-    let size = T::DTYPE.bytes() as u64;
-    (
-        2 * spec.count as u64 * size,
-        u64::from(spec.cells) * 128 + spec.slots as u64 * size,
-    )
+impl Places {
+    fn new<T: Element>(spec: Spec, ranks: u32) -> Places {
+        let (mut data, mut queues) = (WindowBuilder::default(), WindowBuilder::default());
+        let (x, y) = (
+            data.buffer(T::DTYPE, spec.count).unwrap(),
+            data.buffer(T::DTYPE, spec.count).unwrap(),
+        );
+        let (cells, slots) = (
+            queues.row(spec.cells).unwrap(),
+            queues.buffer(T::DTYPE, spec.slots).unwrap(),
+        );
+        Places {
+            data: (data.packed(DATA, ranks), x, y),
+            queues: (queues.packed(SLOTS, ranks), cells, slots),
+        }
+    }
+
+    fn member<T: Element>(&self, me: Rank) -> Member<T> {
+        let ((data, x, y), (queues, cells, slots)) = (self.data, self.queues);
+        Member {
+            x: data.region(me, x),
+            y: data.region(me, y),
+            slots: queues.region(me, slots),
+            cells: queues.signals(me, cells),
+        }
+    }
 }
 
 /// The input of a member: small numbers, so that sums are exact in every order.
@@ -95,10 +88,10 @@ where
     };
     let machine = Machine::new(topology, options);
     let ranks = u32::try_from(members.len()).unwrap();
-    let (data, slots) = strides::<T>(spec);
-    for (segment, stride, memory) in [(DATA, data, spec.memories.0), (SLOTS, slots, spec.memories.1)] {
-        let bytes = stride * u64::from(ranks);
-        let members = members.to_vec();
+    let places = Places::new::<T>(spec, ranks);
+    let (data, x, y) = places.data;
+    for (layout, memory) in [(data, spec.memories.0), (places.queues.0, spec.memories.1)] {
+        let (segment, bytes, members) = (layout.segment, layout.bytes(), members.to_vec());
         machine
             .define(SegmentSpec {
                 segment,
@@ -108,17 +101,19 @@ where
             })
             .unwrap();
     }
-    let size = T::DTYPE.bytes() as u64;
-    let at = |member: usize, part: u64| data * member as u64 + part * spec.count as u64 * size;
+    let at = |member: usize, place: BufferPlace| {
+        let me = Rank(u32::try_from(member).unwrap());
+        data.data_at(me, place.offset, place.bytes() as u64).unwrap()
+    };
     for member in 0..members.len() {
         let values: Vec<T> = (0..spec.count).map(|i| input(member, i)).collect();
         machine
-            .write(DATA, at(member, 0), bytemuck::cast_slice(&values))
+            .write(DATA, at(member, x), bytemuck::cast_slice(&values))
             .unwrap();
     }
     let mut tasks = Vec::new();
     for (me, rank) in (0..ranks).zip(members) {
-        let member = member::<T>(spec, me, ranks);
+        let member = places.member::<T>(Rank(me));
         tasks.push(
             machine
                 .spawn(*rank, "all_reduce", |core| kernel(core, member))
@@ -131,7 +126,7 @@ where
     if !timing_only {
         for member in 0..members.len() {
             let bytes = machine
-                .read(DATA, at(member, 1), spec.count * T::DTYPE.bytes())
+                .read(DATA, at(member, y), spec.count * T::DTYPE.bytes())
                 .unwrap();
             let got: Vec<T> = bytemuck::pod_collect_to_vec(&bytes);
             for (i, got) in got.into_iter().enumerate() {

@@ -28,12 +28,12 @@ fn time<T: Element>(
     let spec = Spec {
         count,
         slots: slot * ports as usize * depth as usize,
-        cells: Queues::<T>::cells(ports, depth),
+        cells: Queues::cells(ports, depth),
         memories: (0, 0),
     };
     let members: Vec<u32> = (0..sizes.iter().product()).collect();
     run::<T, _, _>(topology, &members, spec, timing_only, |core, m| async move {
-        let queues = Queues::new(m.slots, m.cells, ports, depth)?;
+        let queues = Queues::new(m.slots.erase(), m.cells, ports, depth)?;
         all_reduce(
             &core,
             queues,

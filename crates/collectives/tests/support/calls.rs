@@ -238,15 +238,11 @@ impl Call {
 impl Placed {
     /// Issues the call on one rank.
     pub async fn call(&self, core: &SteppedCore, world: &World, rank: Rank) -> Result<()> {
-        with_dtype!(self.call.dtype, T => self.call_typed::<T>(core, world, rank).await)
-    }
-
-    async fn call_typed<T: Element>(&self, core: &SteppedCore, world: &World, rank: Rank) -> Result<()> {
-        let (team, op) = (world.team::<T>(rank), self.call.reduce);
+        let (team, op) = (world.team::<u8>(rank).of(self.call.dtype), self.call.reduce);
         let root = Rank(u32::try_from(self.call.root).unwrap());
         let (x_span, y_span) = (self.x[rank.0 as usize], self.y[rank.0 as usize]);
-        let (x, y): (In<T>, Out<T>) = (typed(x_span), typed(y_span));
-        let window = |span: Span| -> Shared<T> { typed(span) };
+        let (x, y) = (In::of_span(x_span), Out::of_span(y_span));
+        let window = Shared::of_span;
         let meet = team.meet();
         match self.call.op {
             Op::AllReduce(algorithm) => all_reduce(core, team, x, y, op, algorithm).await,

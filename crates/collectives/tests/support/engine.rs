@@ -2,10 +2,10 @@
 
 use super::race::{Access, Clock, Race, Shadow};
 use super::schedule::Schedule;
-use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, Payload, SteppedCore};
+use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, PacketSource, Payload, SteppedCore};
 use ringwork_isa::{
-    Device, Element, Error, ErrorKind, Notify, Rank, ReduceOp, Result, SIGNAL_STRIDE_BYTES, Segment, Signal,
-    Span, Ticket, Waited, with_dtype,
+    Compare, Device, Element, Epoch, Error, ErrorKind, Notify, Rank, ReduceOp, Result, SIGNAL_STRIDE_BYTES,
+    Segment, Signal, Span, Ticket, Waited, with_dtype,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -52,6 +52,8 @@ pub struct Machine(RefCell<State>);
 struct State {
     memory: BTreeMap<Segment, Memory>,
     cells: Vec<Cell>,
+    /// Flags of packets by where they lie: the epoch, and what a reader of the packet then knows.
+    flags: BTreeMap<(Segment, u64), (Epoch, Clock)>,
     clocks: Vec<Clock>,
     shadow: Shadow,
     pending: Vec<Option<(Instruction, &'static Location<'static>)>>,
@@ -93,6 +95,7 @@ impl Machine {
         Machine(RefCell::new(State {
             memory: BTreeMap::new(),
             cells: vec![cell; cells],
+            flags: BTreeMap::new(),
             clocks,
             shadow: Shadow::default(),
             pending: vec![None; ranks],
@@ -227,10 +230,23 @@ impl State {
                 let cell = self.cell(signal);
                 (Some(cell), compare.holds(self.cells[cell].value, *operand))
             }
+            Some((Instruction::TakePackets { sources, epoch, .. }, _)) => {
+                let came = |source: &PacketSource| {
+                    source
+                        .arrives
+                        .is_none_or(|(flag, _)| self.has_come(&flag, *epoch))
+                };
+                (None, sources.iter().all(came))
+            }
             other => (None, other.is_some()),
         };
         self.waits_on[rank] = cell;
         self.can_move[rank] = can_move;
+    }
+
+    fn has_come(&self, flag: &Signal, epoch: Epoch) -> bool {
+        let found = self.flags.get(&place(flag));
+        found.is_some_and(|(seen, _)| *seen == epoch)
     }
 
     /// What every waiting rank waits for.
@@ -248,6 +264,14 @@ impl State {
                     (*compare, *operand),
                     *at,
                 )),
+                Instruction::TakePackets { sources, epoch, .. } => {
+                    let (_, raised) = sources
+                        .iter()
+                        .filter_map(|source| source.arrives)
+                        .find(|(flag, _)| !self.has_come(flag, *epoch))?;
+                    let value = self.cells[self.cell(&raised)].value;
+                    Some(Waited::new(&raised, value, (Compare::Ge, (*epoch).into()), *at))
+                }
                 _ => None,
             })
             .collect()
@@ -267,6 +291,7 @@ impl State {
     }
 
     fn check(&self, rank: usize, instruction: &Instruction, at: &'static Location<'static>) -> Result<()> {
+        let packets: Vec<Span>;
         let (dst, sources): (Option<&Span>, &[Span]) = match instruction {
             Instruction::Copy { dst, src } | Instruction::CopyAsync { dst, src } => {
                 (Some(dst), std::slice::from_ref(src))
@@ -274,6 +299,11 @@ impl State {
             Instruction::Reduce { dst, sources, .. } => (Some(dst), sources),
             Instruction::Load { src } | Instruction::Take { slot: src } => (None, std::slice::from_ref(src)),
             Instruction::Store { dst, .. } | Instruction::Put { slot: dst, .. } => (Some(dst), &[]),
+            Instruction::PutPacket { payload, src, .. } => (Some(payload), std::slice::from_ref(src)),
+            Instruction::TakePackets { dst, sources, .. } => {
+                packets = sources.iter().map(|source| source.payload).collect();
+                (Some(dst), &packets)
+            }
             _ => (None, &[]),
         };
         for span in dst.into_iter().chain(sources) {
@@ -359,13 +389,59 @@ impl State {
             }
             Instruction::Spend(_) | Instruction::Join(_) => {}
             Instruction::Notify { signal, how } => self.notify(rank, &signal, how, at)?,
-            Instruction::Wait { signal, .. } | Instruction::Peek { signal } => {
-                let cell = &self.cells[self.cell(&signal)];
-                self.clocks[rank].join(&cell.released);
-                return Ok(Answer::Value(cell.value));
+            Instruction::PutPacket {
+                payload,
+                src,
+                flag,
+                epoch,
+            } => {
+                let bytes = self.read(rank, &src, at)?;
+                self.write(rank, &payload, &bytes, at)?;
+                self.flags
+                    .insert(place(&flag), (epoch, self.clocks[rank].clone()));
+                self.clocks[rank].tick(rank);
+                for waiter in 0..self.pending.len() {
+                    if matches!(self.pending[waiter], Some((Instruction::TakePackets { .. }, _))) {
+                        self.consider(waiter);
+                    }
+                }
+            }
+            Instruction::TakePackets { dst, sources, op, .. } => {
+                let mut operands = Vec::new();
+                for source in &sources {
+                    if let Some((flag, _)) = source.arrives {
+                        self.clocks[rank].join(&self.flags[&place(&flag)].1);
+                    }
+                    operands.push(Payload::Bytes(self.read(rank, &source.payload, at)?));
+                }
+                let all: Vec<&Payload> = operands.iter().collect();
+                let result = Payload::combine(dst.dtype, op, &all);
+                self.write(rank, &dst, &bytes(result), at)?;
+            }
+            Instruction::Wait { signal, .. } => {
+                self.acquire(rank, &signal);
+            }
+            Instruction::Test {
+                signal,
+                compare,
+                operand,
+            } => {
+                return Ok(Answer::Tested(
+                    compare.holds(self.acquire(rank, &signal), operand),
+                ));
+            }
+            Instruction::Peek { signal } | Instruction::OwnValue { signal } => {
+                return Ok(Answer::Value(self.acquire(rank, &signal)));
             }
         }
         Ok(Answer::Done)
+    }
+
+    /// The value of a signal, and with it what its writers did before.
+    fn acquire(&mut self, rank: usize, signal: &Signal) -> i32 {
+        let cell = &self.cells[self.cell(signal)];
+        self.clocks[rank].join(&cell.released);
+        cell.value
     }
 
     fn read(
@@ -433,6 +509,11 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// Where a flag lies.
+fn place(flag: &Signal) -> (Segment, u64) {
+    (flag.segment(), flag.offset().unwrap())
 }
 
 fn reduce<T: Element>(operands: &[Vec<u8>], op: ReduceOp) -> Vec<u8> {

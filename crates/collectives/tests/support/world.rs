@@ -5,9 +5,8 @@ use super::engine::{Failure, Kernel, Machine};
 use super::schedule::Schedule;
 use ringwork_collectives::{Post, Team};
 use ringwork_isa::stepped::SteppedCore;
-use ringwork_isa::{
-    Barrier, Dtype, Element, Rank, Region, Result, SIGNAL_STRIDE_BYTES, Segment, Shared, Signals, Span,
-};
+use ringwork_isa::{Barrier, Dtype, Element, Rank, Region, Result, Segment, Shared, Signals, Span};
+use ringwork_layout::{BufferPlace, CellRow, Layout};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -17,7 +16,7 @@ const PRIVATE: u32 = 100;
 /// What memory holds that nobody has written.
 pub const POISON: u8 = 0xa5;
 
-const STEPS: u32 = Team::<u8>::STEP_CELLS;
+const STEPS: u32 = Team::STEP_CELLS;
 
 /// Cells per rank: the barrier, the steps, and twice as many spare ones as there are ranks.
 fn cells(ranks: u32) -> u32 {
@@ -26,7 +25,7 @@ fn cells(ranks: u32) -> u32 {
 
 /// Room for packets of 448 bytes.
 fn packet_words(ranks: u32) -> u64 {
-    Team::<u8>::packet_words(ranks as usize, 448) as u64
+    Team::packet_words(ranks as usize, 448) as u64
 }
 
 #[derive(Debug)]
@@ -35,7 +34,8 @@ pub struct World {
     pub machine: Rc<Machine>,
     scratch_bytes: u64,
     packets: u64,
-    stride: u64,
+    window: Layout,
+    cells: Layout,
     window_used: Cell<u64>,
     private_used: Cell<u64>,
 }
@@ -50,19 +50,15 @@ impl World {
         let scratch_bytes = scratch_bytes as u64;
         let packets = scratch_bytes.next_multiple_of(128);
         let data = packets + packet_words(ranks) * 8;
-        let stride = (data + data_bytes as u64).next_multiple_of(128);
+        let window = Layout::packed(WINDOW, ranks, 0, data + data_bytes as u64);
         let machine = Machine::new(ranks as usize, (cells(ranks) * ranks) as usize, first);
-        machine.grow(
-            WINDOW,
-            None,
-            usize::try_from(stride * u64::from(ranks)).unwrap(),
-            POISON,
-        );
+        machine.grow(WINDOW, None, usize::try_from(window.bytes()).unwrap(), POISON);
         World {
             ranks,
             machine: Rc::new(machine),
             scratch_bytes,
-            stride,
+            window,
+            cells: Layout::packed(SIGNALS, ranks, cells(ranks), 0),
             packets,
             window_used: Cell::new(data),
             private_used: Cell::new(0),
@@ -71,14 +67,7 @@ impl World {
 
     /// Signal cells `from..from + count` of every rank, held by `me`.
     fn signals(&self, me: Rank, from: u32, count: u32) -> Signals {
-        Signals {
-            segment: SIGNALS,
-            base: u64::from(from) * SIGNAL_STRIDE_BYTES,
-            stride: u64::from(cells(self.ranks)) * SIGNAL_STRIDE_BYTES,
-            count,
-            me,
-            ranks: self.ranks,
-        }
+        self.cells.signals(me, CellRow { first: from, count })
     }
 
     pub fn meet(&self, me: Rank) -> Barrier {
@@ -95,16 +84,16 @@ impl World {
     }
 
     /// Slots of `each` elements per half, with their labels and counters.
-    pub fn post<T: Element>(&self, each: usize) -> Vec<Post<T>> {
-        let slots = self.window_buffer(T::DTYPE, self.ranks as usize * 2 * each);
-        let labels = self.window_buffer(Dtype::I64, Post::<T>::label_words(self.ranks));
+    pub fn post(&self, dtype: Dtype, each: usize) -> Vec<Post> {
+        let slots = self.window_buffer(dtype, self.ranks as usize * 2 * each);
+        let labels = self.window_buffer(Dtype::I64, Post::label_words(self.ranks));
         let post = |rank: u32| {
             let (me, at) = (Rank(rank), rank as usize);
             let (sent, taken) = (
                 self.matrix(me),
                 self.signals(me, 1 + STEPS + self.ranks, self.ranks),
             );
-            let (slots, labels) = (typed(slots[at]), typed(labels[at]));
+            let (slots, labels) = (Shared::of_span(slots[at]), typed(labels[at]));
             Post::new(slots, labels, sent, taken).unwrap()
         };
         (0..self.ranks).map(post).collect()
@@ -115,32 +104,30 @@ impl World {
         Region::from_span(self.window_span(me, 0, T::DTYPE, len)).unwrap()
     }
 
-    pub fn team<T: Element>(&self, me: Rank) -> Team<T> {
+    pub fn team<T: Element>(&self, me: Rank) -> Team {
         let words = packet_words(self.ranks);
         let packets = Region::from_span(self.window_span(me, self.packets, Dtype::I64, words)).unwrap();
-        let team = Team::new(self.scratch(me), self.meet(me), self.steps(me));
+        let team = Team::new(self.scratch::<T>(me), self.meet(me), self.steps(me));
         team.and_then(|team| team.with_packets(packets)).unwrap()
     }
 
     fn window_span(&self, me: Rank, base: u64, dtype: Dtype, len: u64) -> Span {
-        Span {
-            segment: WINDOW,
-            base,
-            stride: self.stride,
+        let count = usize::try_from(len).unwrap();
+        self.window.span(
             me,
-            rank: me,
-            ranks: self.ranks,
-            dtype,
-            start: 0,
-            len,
-        }
+            BufferPlace {
+                offset: base,
+                dtype,
+                count,
+            },
+        )
     }
 
     /// A new window buffer: each rank's own handle to it.
     pub fn window_buffer(&self, dtype: Dtype, len: usize) -> Vec<Span> {
         let base = self.window_used.get();
         let end = base + (len * dtype.bytes()) as u64;
-        assert!(end <= self.stride, "the test needs larger windows");
+        assert!(end <= self.window.stride, "the test needs larger windows");
         self.window_used.set(end.next_multiple_of(16));
         (0..self.ranks)
             .map(|rank| self.window_span(Rank(rank), base, dtype, len as u64))
@@ -156,17 +143,12 @@ impl World {
             let segment = Segment(PRIVATE + rank);
             let end = usize::try_from(end).unwrap();
             self.machine.grow(segment, Some(rank as usize), end, POISON);
-            Span {
-                segment,
-                base,
-                stride: 0,
-                me: Rank(0),
-                rank: Rank(0),
-                ranks: 1,
+            let place = BufferPlace {
+                offset: base,
                 dtype,
-                start: 0,
-                len: len as u64,
-            }
+                count: len,
+            };
+            Layout::packed(segment, 1, 0, 0).private_span(place)
         };
         (0..self.ranks).map(one).collect()
     }

@@ -1,9 +1,7 @@
 //! Instructions as values: what a core is asked to do, what it is answered, and what is read and written.
 
-use crate::{
-    Compare, Contributions, Counted, Element, Notify, ReduceOp, Signal, Span, Ticket, Tile, Work, pack,
-    unpack,
-};
+use crate::erased::fold_bytes;
+use crate::{Compare, Contributions, Dtype, Epoch, Notify, ReduceOp, Signal, Span, Ticket, Work};
 
 /// What is in a tile or in memory, as far as an engine keeps it.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -18,49 +16,37 @@ pub enum Payload {
 }
 
 impl Payload {
-    pub(super) fn of<T: Element>(tile: &Tile<T>) -> Payload {
-        match tile.origin() {
-            Some(origin) => Payload::Origin(origin.clone()),
-            None if tile.is_hollow() => Payload::Hollow,
-            None => Payload::Bytes(bytemuck::cast_slice(tile.values()).to_vec()),
+    /// Combines payloads of one length element by element, by the rules of `dtype`. A single one stays as it is.
+    #[must_use]
+    pub fn combine(dtype: Dtype, op: ReduceOp, all: &[&Payload]) -> Payload {
+        if let [one] = all {
+            return (*one).clone();
         }
-    }
-
-    pub(super) fn into_tile<T: Element>(self, len: usize) -> Tile<T> {
-        match self {
-            Payload::Hollow => Tile::hollow(len),
-            Payload::Bytes(bytes) => Tile::new(bytemuck::pod_collect_to_vec(&bytes)),
-            Payload::Origin(origin) => Tile::traced(len, origin),
-        }
-    }
-
-    /// As it lies in packets of `bytes` in all. Origins lie there unpacked: nobody looks between the two.
-    pub(super) fn packed(self, epoch: i32, bytes: u64) -> Payload {
-        match self {
-            Payload::Hollow => Payload::Hollow,
-            Payload::Bytes(payload) => Payload::Bytes(pack(&payload, epoch)),
-            Payload::Origin(origin) => {
-                let rest = Contributions::of(Counted::NOTHING, 0, bytes.saturating_sub(origin.bytes()));
-                Payload::Origin(origin.replaced(origin.bytes(), &rest))
+        let (mut bytes, mut origins) = (Vec::new(), Vec::new());
+        for payload in all {
+            match payload {
+                Payload::Bytes(values) => bytes.push(values.as_slice()),
+                Payload::Origin(origin) => origins.push(origin),
+                Payload::Hollow => {}
             }
         }
-    }
-
-    /// What was packed: this many bytes.
-    pub(super) fn unpacked(self, bytes: usize) -> Payload {
-        match self {
-            Payload::Hollow => Payload::Hollow,
-            Payload::Bytes(lines) => Payload::Bytes(unpack(&lines, bytes)),
-            Payload::Origin(origin) => Payload::Origin(origin.slice(0..bytes as u64)),
+        if bytes.len() == all.len() {
+            Payload::Bytes(fold_bytes(dtype, op, &bytes))
+        } else if origins.len() == all.len() {
+            Payload::Origin(Contributions::sum(&origins))
+        } else {
+            Payload::Hollow
         }
     }
 }
 
-/// What is in a span, in bytes.
-pub(super) fn span_bytes(span: Span) -> usize {
-    usize::try_from(span.len)
-        .unwrap_or(usize::MAX)
-        .saturating_mul(span.dtype.bytes())
+/// One source of [`Instruction::TakePackets`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PacketSource {
+    /// Where its elements lie.
+    pub payload: Span,
+    /// The flag and the signal to sleep on; none if it is the reader's own part, which is there already.
+    pub arrives: Option<(Signal, Signal)>,
 }
 
 /// What a core is asked to do.
@@ -122,6 +108,29 @@ pub enum Instruction {
     },
     /// [`Core::spend`](crate::Core::spend): arithmetic whose values the core has computed already; only the time is asked for.
     Spend(Work),
+    /// [`Core::put_packet`](crate::Core::put_packet): data and flag become visible together.
+    PutPacket {
+        /// Where the payload goes.
+        payload: Span,
+        /// Where it comes from.
+        src: Span,
+        /// The flag of the packet, which becomes `epoch`.
+        flag: Signal,
+        /// The packet's epoch.
+        epoch: Epoch,
+    },
+    /// [`Core::get_packet`](crate::Core::get_packet) and [`Core::reduce_packets`](crate::Core::reduce_packets): waits until the flag
+    /// of each source is `epoch`, and combines the payloads in order. One source is copied.
+    TakePackets {
+        /// Where to.
+        dst: Span,
+        /// The packets, and perhaps the reader's own part among them, in order.
+        sources: Vec<PacketSource>,
+        /// How they are combined.
+        op: ReduceOp,
+        /// The epoch that the packets must have.
+        epoch: Epoch,
+    },
     /// [`Core::notify`](crate::Core::notify).
     Notify {
         /// Which signal.
@@ -129,8 +138,17 @@ pub enum Instruction {
         /// What to do to it.
         how: Notify,
     },
-    /// [`Core::wait`](crate::Core::wait); answered with [`Answer::Value`].
+    /// [`Core::wait`](crate::Core::wait).
     Wait {
+        /// Which signal.
+        signal: Signal,
+        /// How to compare.
+        compare: Compare,
+        /// With what.
+        operand: i32,
+    },
+    /// [`Core::test`](crate::Core::test); answered with [`Answer::Tested`].
+    Test {
         /// Which signal.
         signal: Signal,
         /// How to compare.
@@ -140,6 +158,12 @@ pub enum Instruction {
     },
     /// [`Core::peek`](crate::Core::peek); answered with [`Answer::Value`].
     Peek {
+        /// Which signal.
+        signal: Signal,
+    },
+    /// [`Core::own_value`](crate::Core::own_value): a signal of the core's own rank that only this rank writes; answered with
+    /// [`Answer::Value`].
+    OwnValue {
         /// Which signal.
         signal: Signal,
     },
@@ -154,6 +178,8 @@ pub enum Answer {
     Loaded(Box<Payload>),
     /// A signal's value.
     Value(i32),
+    /// Whether a signal compares as asked.
+    Tested(bool),
     /// It is under way.
     Ticket(Ticket),
     /// It is under way, and this is what was read.

@@ -1,7 +1,7 @@
 //! What tiles compute, and which of them are refused.
 
 use super::*;
-use crate::product;
+use crate::{Compare, ReduceOp, product};
 
 #[test]
 fn origins_are_kept_by_what_moves_and_combines_and_lost_by_other_arithmetic() {
@@ -75,5 +75,44 @@ fn a_hollow_tile_stays_hollow_and_keeps_its_shape() {
     let c = Tile::add_product(Tile::zeros(2, 1), &a, &b, product).unwrap();
     assert!(c.is_hollow() && (c.rows(), c.columns()) == (2, 1));
     assert!(a.exp().is_hollow() && a.reduce_rows(ReduceOp::Sum).is_hollow());
+    let line = a.reduce_columns(ReduceOp::Sum);
+    assert!(line.is_hollow() && (line.rows(), line.columns()) == (1, 3));
+    let turned = a.transpose();
+    assert!(turned.is_hollow() && (turned.rows(), turned.columns()) == (3, 2));
+    let one = Tile::full(1, 1, 0.0);
+    let mask = a.compare(&one, Compare::Gt).unwrap();
+    assert!(mask.is_hollow() && (mask.rows(), mask.columns()) == (2, 3));
+    let whole = tile(2, 3, &[0.; 6]);
+    for (mask, a, b) in [
+        (&mask, &whole, &one),
+        (&Tile::full(1, 1, 1), &a, &whole),
+        (&Tile::full(1, 1, 1), &whole, &a),
+    ] {
+        let chosen = Tile::select(mask, a, b).unwrap();
+        assert!(chosen.is_hollow() && (chosen.rows(), chosen.columns()) == (2, 3));
+    }
     assert!(a.shaped(4, 2).is_err());
+}
+
+#[test]
+fn a_line_that_is_transposed_keeps_its_origin() {
+    let origin = Contributions::input(3, 0, 16);
+    let line = Tile::<f32>::traced(4, origin.clone());
+    let column = line.transpose();
+    assert_eq!(
+        (column.rows(), column.columns(), column.origin()),
+        (4, 1, Some(&origin))
+    );
+    assert_eq!(line.shaped(2, 2).unwrap().transpose().origin(), None);
+}
+
+#[test]
+fn empty_tiles_are_transposed_and_reduced() {
+    let empty = Tile::<f32>::zeros(0, 3);
+    assert_eq!(empty.reduce_columns(ReduceOp::Max), Tile::zeros(1, 3));
+    assert_eq!(empty.transpose(), Tile::zeros(3, 0));
+    assert_eq!(
+        Tile::<f32>::zeros(3, 0).reduce_columns(ReduceOp::Sum),
+        Tile::zeros(1, 0)
+    );
 }

@@ -267,13 +267,13 @@ pub fn reducer(dtype: Dtype) -> Reducer {
     const _: () = {
         let mut at = 0;
         while at < Dtype::ALL.len() {
-            assert!(Dtype::ALL[at] as usize == at, "each is found by its number");
+            assert!(Dtype::ALL[at].index() == at, "each is found by its number");
             at += 1;
         }
     };
     static REDUCERS: LazyLock<[Reducer; Dtype::ALL.len()]> =
         LazyLock::new(|| Dtype::ALL.map(|dtype| Isa::best().reducer(dtype)));
-    REDUCERS[dtype as usize]
+    REDUCERS[dtype.index()]
 }
 
 /// # Safety

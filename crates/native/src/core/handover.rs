@@ -6,7 +6,7 @@
 //! copies go the other way, and what was faster is kept.
 
 use crate::arith;
-use crate::ticks;
+use crate::trace::tsc_clock;
 use ringwork_isa::Span;
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
@@ -146,12 +146,12 @@ impl Learned {
     /// # Safety
     /// As [`arith::copy`].
     unsafe fn timed(&self, streams: bool, to: *mut u8, from: *const u8, bytes: usize) {
-        let start = ticks::now();
+        let start = tsc_clock::now();
         // SAFETY: the caller's promises, unchanged.
         unsafe { one_way(streams, to, from, bytes) };
         // What is left in the store buffer has not arrived.
         fence(Ordering::SeqCst);
-        let took = ticks::now().saturating_sub(start);
+        let took = tsc_clock::now().saturating_sub(start);
         let rate = (took.saturating_mul(64 << 10) / (bytes as u64).max(1)).max(1);
         let known = if streams { &self.streaming } else { &self.ordinary };
         let before = known.get();

@@ -5,11 +5,11 @@
 //! core has.
 
 use super::NativeCore;
-use crate::activity::Doing;
 use crate::arith;
+use crate::trace::progress::Doing;
 use ringwork_isa::{
-    Attribution, CanRead, CanWrite, Compare, Core, Device, Element, Float, Notify, ReduceOp, Region, Result,
-    Shared, Signal, Sources, Tile, Work,
+    Attribution, CanRead, CanWrite, Compare, Core, Destinations, Device, ElementType, Epoch, Float, Notify,
+    OwnSignal, Packets, ReduceOp, Region, Result, Signal, Sources, Tile, Work,
 };
 use std::future::ready;
 use std::mem::ManuallyDrop;
@@ -50,7 +50,7 @@ impl Core for NativeCore {
 
     #[track_caller]
     #[inline(always)]
-    fn copy<T: Element>(
+    fn copy<T: ElementType>(
         &self,
         dst: Region<T, impl CanWrite>,
         src: Region<T, impl CanRead>,
@@ -61,47 +61,27 @@ impl Core for NativeCore {
 
     #[track_caller]
     #[inline(always)]
-    fn reduce<T: Element>(
+    fn reduce<T: ElementType>(
         &self,
-        dst: Region<T, impl CanWrite>,
+        dsts: impl Destinations<T>,
         sources: impl Sources<T>,
         op: ReduceOp,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        done(self.reduce_now::<T>(&dst.span(), &sources, op, at))
+        done(self.reduce_now(&dsts, &sources, op, at))
     }
 
     #[track_caller]
-    #[inline(always)]
-    fn reduce_to_all<T: Element>(&self, region: Shared<T>, op: ReduceOp) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
-        done(self.reduce_to_all_now::<T>(&region.span(), op, at))
-    }
-
-    #[track_caller]
-    #[inline(always)]
-    fn reduce_to_both<T: Element>(
-        &self,
-        dst: Region<T, impl CanWrite>,
-        shared: Shared<T>,
-        sources: impl Sources<T>,
-        op: ReduceOp,
-    ) -> impl Future<Output = Result<()>> {
-        let at = self.attribution.site();
-        done(self.reduce_to_both_now::<T>(&dst.span(), &shared.span(), &sources, op, at))
-    }
-
-    #[track_caller]
-    fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
+    fn load<T: ElementType>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<T::Tile>> {
         let at = self.attribution.site();
         ready(self.load_now(&src.span(), at))
     }
 
     #[track_caller]
-    fn store<T: Element>(
+    fn store<T: ElementType>(
         &self,
         dst: Region<T, impl CanWrite>,
-        tile: &Tile<T>,
+        tile: &T::Tile,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         done(self.store_now(&dst.span(), tile, at))
@@ -118,7 +98,7 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
-    fn matmul_add<T: Float>(
+    fn matrix_product<T: Float>(
         &self,
         acc: Tile<T::Wide>,
         a: &Tile<T>,
@@ -130,47 +110,40 @@ impl Core for NativeCore {
 
     #[track_caller]
     #[inline(always)]
-    fn put_packet<T: Element>(
+    fn put_packet<T: ElementType>(
         &self,
-        packets: Shared<i64>,
+        packets: &Packets,
         src: Region<T, impl CanRead>,
-        epoch: i32,
+        epoch: Epoch,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        done(self.put_packet_now(&packets, &src.span(), epoch, at))
-    }
-
-    #[inline(always)]
-    fn foresee_packet(&self, packet: Shared<i64>, bytes: usize) {
-        self.foresee_packet_now(&packet, bytes);
+        done(self.put_packet_now(packets, &src.span(), epoch, at))
     }
 
     #[track_caller]
     #[inline(always)]
-    fn get_packet<T: Element>(
+    fn get_packet<T: ElementType>(
         &self,
         dst: Region<T, impl CanWrite>,
-        packets: Shared<i64>,
-        raised: Signal,
-        epoch: i32,
+        packets: &Packets,
+        epoch: Epoch,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        done(self.get_packet_now(&dst.span(), &packets, &raised, epoch, at))
+        done(self.get_packet_now(&dst.span(), packets, epoch, at))
     }
 
     #[track_caller]
     #[inline(always)]
-    fn reduce_packets<T: Element>(
+    fn reduce_packets<T: ElementType>(
         &self,
         dst: Region<T, impl CanWrite>,
         mine: Region<T, impl CanRead>,
-        packets: Shared<i64>,
-        raised: Signal,
+        packets: &Packets,
         op: ReduceOp,
-        epoch: i32,
+        epoch: Epoch,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        done(self.reduce_packets_now::<T>((&dst.span(), &mine.span()), &packets, &raised, op, epoch, at))
+        done(self.reduce_packets_now((&dst.span(), &mine.span()), packets, op, epoch, at))
     }
 
     #[track_caller]
@@ -183,10 +156,15 @@ impl Core for NativeCore {
 
     #[track_caller]
     #[inline(always)]
-    fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
+    fn wait(
+        &self,
+        signal: Signal,
+        compare: Compare,
+        operand: impl Into<i32>,
+    ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         let found = self.signal(&signal, at);
-        done(found.and_then(|found| self.wait_now(found, compare, operand, at)))
+        done(found.and_then(|found| self.wait_now(found, compare, operand.into(), at)))
     }
 
     #[track_caller]
@@ -196,10 +174,22 @@ impl Core for NativeCore {
         signal: Signal,
         ranks: Range<u32>,
         compare: Compare,
-        operand: i32,
+        operand: impl Into<i32>,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        done(self.wait_on_now(&signal, ranks, (compare, operand), at))
+        done(self.wait_on_now(&signal, ranks, (compare, operand.into()), at))
+    }
+
+    #[track_caller]
+    #[inline(always)]
+    fn test(
+        &self,
+        signal: Signal,
+        compare: Compare,
+        operand: impl Into<i32>,
+    ) -> impl Future<Output = Result<bool>> {
+        let found = self.signal(&signal, self.attribution.site());
+        done(found.map(|found| compare.holds(found.cell.load(), operand.into())))
     }
 
     #[track_caller]
@@ -211,8 +201,8 @@ impl Core for NativeCore {
 
     #[track_caller]
     #[inline(always)]
-    fn recall(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
-        let found = self.signal(&signal, self.attribution.site());
+    fn own_value(&self, signal: OwnSignal) -> impl Future<Output = Result<i32>> {
+        let found = self.signal(&signal.signal(), self.attribution.site());
         done(found.map(|found| found.cell.written()))
     }
 }

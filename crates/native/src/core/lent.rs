@@ -13,7 +13,7 @@
 
 use super::NativeCore;
 use crate::arith::{self, Isa};
-use ringwork_isa::{Element, In, InOut, Out, Rank, Region, Segment, Span};
+use ringwork_isa::{Dtype, Erased, In, InOut, Out, Rank, Region, Segment, Span};
 use std::cell::Cell;
 
 /// Numbers that no real segment has: what is lent for reading, and for writing.
@@ -42,7 +42,8 @@ impl Lent {
         };
         let (base, lent) = slot.get()?;
         let (start, bytes) = span.on_first()?;
-        if start + bytes > lent || start & (span.dtype.bytes() as u64 - 1) != 0 {
+        // Bytes of a caller may be aligned for less than their elements need.
+        if start + bytes > lent || (base as u64 + start) & (span.dtype.bytes() as u64 - 1) != 0 {
             return None;
         }
         // SAFETY: inside the lent slice, which is alive while it is in the slot (LENT-1).
@@ -146,35 +147,34 @@ impl Drop for Returned<'_> {
     }
 }
 
-fn span<T: Element>(segment: Segment, len: usize) -> Span {
+fn region<A: ringwork_isa::Access>(segment: Segment, dtype: Dtype, bytes: usize) -> Region<Erased, A> {
     let (me, rank) = (Rank(0), Rank(0));
-    Span {
+    Region::of_span(Span {
         segment,
         base: 0,
         stride: 0,
         me,
         rank,
         ranks: 1,
-        dtype: T::DTYPE,
+        dtype,
         start: 0,
-        len: len as u64,
-    }
-}
-
-fn region<T: Element, A: ringwork_isa::Access>(segment: Segment, len: usize) -> Region<T, A> {
-    Region::from_span(span::<T>(segment, len)).expect("the span was made with T's dtype")
+        len: (bytes / dtype.bytes()) as u64,
+    })
 }
 
 impl NativeCore {
-    /// Calls `with` with regions for the two slices.
+    /// Calls `with` with regions for two slices of elements of type `dtype`.
     ///
     /// The regions resolve on this core, until this returns. One call at a time: what is lent inside `with`
-    /// takes the place of what was lent before.
-    pub fn lend<T: Element, R>(
+    /// takes the place of what was lent before. Bytes that are not aligned for their elements are refused by the instruction that
+    /// uses them; a rest of less than an element is left out.
+    #[inline(always)]
+    pub fn lend<R>(
         &self,
-        input: &[T],
-        output: &mut [T],
-        with: impl FnOnce(In<T>, Out<T>) -> R,
+        dtype: Dtype,
+        input: &[u8],
+        output: &mut [u8],
+        with: impl FnOnce(In, Out) -> R,
     ) -> R {
         let Lent {
             input: slot,
@@ -182,39 +182,39 @@ impl NativeCore {
         } = &self.lent;
         let (reading, writing) = (Returned(slot), Returned(room));
         // LENT-2: never written through, see `resolve`.
-        reading.0.set(Some((
-            input.as_ptr().cast_mut().cast(),
-            size_of_val(input) as u64,
-        )));
-        writing
+        reading
             .0
-            .set(Some((output.as_mut_ptr().cast(), size_of_val(output) as u64)));
-        with(region(LENT_IN, input.len()), region(LENT_OUT, output.len()))
+            .set(Some((input.as_ptr().cast_mut(), input.len() as u64)));
+        writing.0.set(Some((output.as_mut_ptr(), output.len() as u64)));
+        with(
+            region(LENT_IN, dtype, input.len()),
+            region(LENT_OUT, dtype, output.len()),
+        )
     }
 
-    /// Calls `with` with a region for the slice, to be read and written.
+    /// Calls `with` with a region for a slice of elements of type `dtype`, to be read and written.
     ///
     /// As [`lend`](NativeCore::lend).
-    pub fn lend_mut<T: Element, R>(&self, data: &mut [T], with: impl FnOnce(InOut<T>) -> R) -> R {
+    #[inline(always)]
+    pub fn lend_mut<R>(&self, dtype: Dtype, data: &mut [u8], with: impl FnOnce(InOut) -> R) -> R {
         let writing = Returned(&self.lent.output);
-        writing
-            .0
-            .set(Some((data.as_mut_ptr().cast(), size_of_val(data) as u64)));
-        with(region(LENT_OUT, data.len()))
+        writing.0.set(Some((data.as_mut_ptr(), data.len() as u64)));
+        with(region(LENT_OUT, dtype, data.len()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::core;
-    use ringwork_isa::{Core, Out};
+    use bytemuck::{cast_slice, cast_slice_mut};
+    use ringwork_isa::{Core, Dtype, In, Out};
 
     #[test]
     fn lent_slices_are_regions_until_the_call_returns() {
         let core = core();
-        let (x, mut y) = ([1, 2, 3], [0; 3]);
+        let (x, mut y) = ([1i32, 2, 3], [0i32; 3]);
         let mut kept = None;
-        core.lend(&x, &mut y, |x, y| {
+        core.lend(Dtype::I32, cast_slice(&x), cast_slice_mut(&mut y), |x, y| {
             kept = Some((x, y));
             core.run(core.copy(y, x))
         })
@@ -232,18 +232,29 @@ mod tests {
     #[test]
     fn what_was_lent_for_reading_is_not_written_and_nothing_past_the_end_is_touched() {
         let core = core();
-        let (x, mut y) = ([1, 2, 3], [0; 3]);
-        core.lend(&x, &mut y, |x, y| {
-            let forged = Out::<i32>::from_span(x.span()).unwrap();
+        let (x, mut y) = ([1i32, 2, 3], [0i32; 3]);
+        core.lend(Dtype::I32, cast_slice(&x), cast_slice_mut(&mut y), |x, y| {
+            let forged = Out::of_span(x.span());
             assert!(core.run(core.copy(forged, x)).is_err());
             let mut long = y.span();
             long.len = 4;
-            let long = Out::<i32>::from_span(long).unwrap();
+            let long = Out::of_span(long);
             let mut far = x.span();
             far.len = 4;
-            let far = ringwork_isa::In::<i32>::from_span(far).unwrap();
+            let far = In::of_span(far);
             assert!(core.run(core.copy(long, far)).is_err());
         });
         assert_eq!(y, [0; 3]);
+    }
+
+    #[test]
+    fn bytes_that_are_not_aligned_for_their_elements_are_refused() {
+        let core = core();
+        let mut words = [0u64; 4];
+        let bytes: &mut [u8] = cast_slice_mut(&mut words);
+        core.lend_mut(Dtype::F32, &mut bytes[1..9], |data| {
+            let (x, y): (In, Out) = (data.into(), data.into());
+            assert!(core.run(core.copy(y, x)).is_err());
+        });
     }
 }

@@ -13,7 +13,7 @@
 //! - **PACK-4 (flags only).** Where a flag is looked for, there is never payload that could be taken for one.
 
 use super::lent::{self, must_be_copied};
-use crate::processor::is_intel;
+use crate::cpu_vendor::is_intel;
 use ringwork_isa::{LINE_BYTES, LINE_WORDS, Span, is_beside_flag, packet_lines};
 use std::sync::atomic::{AtomicU64, Ordering};
 

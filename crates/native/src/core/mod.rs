@@ -13,16 +13,16 @@ mod neighbours;
 mod packets;
 mod waits;
 
-use crate::activity::{Activity, Begin, Begun, Doing};
 use crate::cell::{Cell, Patience};
-use crate::registry::KernelEntry;
 use crate::segment::{Attached, Layout};
+use crate::trace::progress::{Activity, Begin, Begun, Doing};
 use calls::{CallUnderWay, Calls};
 use handover::Handover;
 use lent::Lent;
 use lines::{Asking, Lines};
 pub use neighbours::Neighbours;
 use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Rank, Result, Segment, Signal, Span};
+use ringwork_registry::KernelEntry;
 use std::cell::OnceCell;
 use std::future::Future;
 use std::panic::Location;
@@ -146,7 +146,7 @@ impl NativeCore {
         }
     }
 
-    /// The time, in [ticks](crate::ticks), if this core records what it does.
+    /// The time, in [ticks](crate::trace::tsc_clock), if this core records what it does.
     #[inline]
     #[must_use]
     pub fn clock(&self) -> Option<u64> {

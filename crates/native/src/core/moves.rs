@@ -3,15 +3,15 @@
 use super::handover::Route;
 use super::lent::{self, Source};
 use super::{At, NativeCore, not_mapped};
-use crate::activity::Doing;
 use crate::arith;
-use ringwork_isa::{Element, Error, ErrorKind, MAX_RANKS, ReduceOp, Result, Sources, Span, Tile};
+use crate::trace::progress::Doing;
+use ringwork_isa::{Destinations, Error, ErrorKind, MAX_RANKS, ReduceOp, Result, Sources, Span, TileValues};
 
 impl NativeCore {
     #[inline(always)]
     pub(super) fn copy_now(&self, dst: &Span, src: &Span, at: At) -> Result<()> {
         self.say(Doing::Copy, at);
-        Error::check_length("the source", src.len, dst.len, at)?;
+        Error::check_operands("the source", src, dst, at)?;
         let (to, from) = (
             self.resolve(dst, true, at)?,
             self.resolve(src, false, at)?.cast_const(),
@@ -33,24 +33,43 @@ impl NativeCore {
         Ok(())
     }
 
-    pub(super) fn reduce_now<T: Element>(
+    /// Reduces into all destinations in one pass where that is possible.
+    #[inline(always)]
+    pub(super) fn reduce_now<T>(
         &self,
-        dst: &Span,
+        dsts: &impl Destinations<T>,
         sources: &impl Sources<T>,
         op: ReduceOp,
         at: At,
     ) -> Result<()> {
+        if let (Some(to), Some(from)) = (dsts.on_every_rank(), sources.on_every_rank())
+            && to == from
+        {
+            return self.reduce_on_all_ranks(&to, op, at);
+        }
+        match dsts.count() {
+            1 => self.reduce_to_one(&dsts.destination(0), sources, op, at),
+            2 => self.reduce_to_both(&dsts.destination(0), &dsts.destination(1), sources, op, at),
+            count => {
+                let first = dsts.destination(0);
+                self.reduce_to_one(&first, sources, op, at)?;
+                (1..count).try_for_each(|index| self.copy_now(&dsts.destination(index), &first, at))
+            }
+        }
+    }
+
+    fn reduce_to_one<T>(&self, dst: &Span, sources: &impl Sources<T>, op: ReduceOp, at: At) -> Result<()> {
         self.say(Doing::Reduce, at);
         let to = self.resolve(dst, true, at)?;
         self.with_sources(dst, &[to], sources, at, |from| {
             // SAFETY: `to` was resolved to `dst.len` aligned elements of an attached segment, which lives as long as self;
             // the sources are as `with_sources` says.
-            unsafe { arith::reduce(T::DTYPE, op, to, from, dst_len(dst)) }
+            unsafe { arith::reduce(dst.dtype, op, to, from, dst_len(dst)) }
         })
     }
 
-    /// Reduces into two places in one pass; or, if the shared one is better written past the caches, in two.
-    pub(super) fn reduce_to_both_now<T: Element>(
+    /// Reduces into two places in one pass; or, if the second is better written past the caches, in two.
+    fn reduce_to_both<T>(
         &self,
         dst: &Span,
         shared: &Span,
@@ -58,17 +77,17 @@ impl NativeCore {
         op: ReduceOp,
         at: At,
     ) -> Result<()> {
-        Error::check_length("the shared place", shared.len, dst.len, at)?;
+        Error::check_operands("the second destination", shared, dst, at)?;
         let places = [self.resolve(dst, true, at)?, self.resolve(shared, true, at)?];
         let same = check_overlap(places[0], places[1], span_bytes(dst), 0, at)?;
         if same || self.handover.stages_past_the_caches(span_bytes(shared)) {
-            self.reduce_now(dst, sources, op, at)?;
+            self.reduce_to_one(dst, sources, op, at)?;
             return self.copy_now(shared, dst, at);
         }
         self.say(Doing::Reduce, at);
         self.with_sources(dst, &places, sources, at, |from| {
-            // SAFETY: both places were resolved as in `reduce_now`, and do not overlap.
-            unsafe { arith::reduce_to_each(T::DTYPE, op, &places, from, dst_len(dst)) }
+            // SAFETY: both places were resolved as in `reduce_to_one`, and do not overlap.
+            unsafe { arith::reduce_to_each(dst.dtype, op, &places, from, dst_len(dst)) }
         })
     }
 
@@ -76,7 +95,7 @@ impl NativeCore {
     /// an attached segment, which lives as long as self; each place is one of the sources or overlaps none. Other processes
     /// may write them meanwhile: see `arith`.
     #[inline(always)]
-    fn with_sources<T: Element>(
+    fn with_sources<T>(
         &self,
         dst: &Span,
         places: &[*mut u8],
@@ -100,7 +119,7 @@ impl NativeCore {
         let from = room.of(count);
         for (i, slot) in from.iter_mut().enumerate() {
             let source = sources.source(i);
-            Error::check_length("a source", source.len, dst.len, at)?;
+            Error::check_operands("a source", &source, dst, at)?;
             *slot = self.resolve(&source, false, at)?.cast_const();
             for place in places {
                 check_overlap(*place, *slot, span_bytes(dst), i, at)?;
@@ -117,7 +136,7 @@ impl NativeCore {
     }
 
     /// Reduces a region of every rank to all of them in one pass.
-    pub(super) fn reduce_to_all_now<T: Element>(&self, span: &Span, op: ReduceOp, at: At) -> Result<()> {
+    fn reduce_on_all_ranks(&self, span: &Span, op: ReduceOp, at: At) -> Result<()> {
         self.say(Doing::Reduce, at);
         let segment = self.segment(span.segment);
         let first = segment.and_then(|segment| segment.resolve_on_all(span));
@@ -135,34 +154,32 @@ impl NativeCore {
         // SAFETY: every place was resolved to `span.len` aligned elements, of one rank's window each, which live as
         // long as self and do not overlap. Other processes may write them meanwhile: see `arith`.
         self.timed(Doing::Reduce, span_bytes(span).saturating_mul(ranks), || unsafe {
-            arith::reduce_to_each(T::DTYPE, op, places, sources, dst_len(span))
+            arith::reduce_to_each(span.dtype, op, places, sources, dst_len(span))
         });
         Ok(())
     }
 
-    pub(super) fn load_now<T: Element>(&self, src: &Span, at: At) -> Result<Tile<T>> {
+    pub(super) fn load_now<V: TileValues>(&self, src: &Span, at: At) -> Result<V> {
         self.say(Doing::Load, at);
         let from = self.resolve(src, false, at)?;
-        let mut values = vec![T::zeroed(); dst_len(src)];
-        // SAFETY: resolved as in `copy_now`; `values` is private and as long, and any bytes are a valid T.
-        unsafe {
-            lent::copy(
-                values.as_mut_ptr().cast(),
-                lent::must_be_copied(src),
-                from,
-                span_bytes(src),
-            )
-        };
-        Ok(Tile::new(values))
+        Ok(V::filled(src.dtype, dst_len(src), |bytes| {
+            debug_assert_eq!(bytes.len(), span_bytes(src));
+            // SAFETY: resolved as in `copy_now`; `bytes` is private, and no longer than what was resolved.
+            unsafe {
+                let len = bytes.len().min(span_bytes(src));
+                lent::copy(bytes.as_mut_ptr(), lent::must_be_copied(src), from, len);
+            }
+        }))
     }
 
-    pub(super) fn store_now<T: Element>(&self, dst: &Span, tile: &Tile<T>, at: At) -> Result<()> {
+    pub(super) fn store_now<V: TileValues>(&self, dst: &Span, tile: &V, at: At) -> Result<()> {
         self.say(Doing::Store, at);
-        Error::check_length("the tile", tile.values().len() as u64, dst.len, at)?;
+        Error::check_length("the tile", tile.elements() as u64, dst.len, at)?;
         let to = self.resolve(dst, true, at)?;
-        arith::readable(tile.values(), |from| {
-            // SAFETY: resolved as in `copy_now`; the tile is private and as long.
-            unsafe { arith::copy(to, from, span_bytes(dst)) }
+        let len = tile.bytes().len().min(span_bytes(dst));
+        arith::readable(tile.bytes(), |from| {
+            // SAFETY: resolved as in `copy_now`; the tile is private and has `len` bytes.
+            unsafe { arith::copy(to, from, len) }
         });
         Ok(())
     }

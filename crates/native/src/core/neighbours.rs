@@ -5,7 +5,7 @@
 //! everybody looks, finds nothing and goes on. Worse, cores that are out of step stay so, and every call takes two rounds:
 //! looking for a round at most brings them into step.
 
-use crate::peers::Peer;
+use crate::spmd::Peer;
 use ringwork_isa::Rank;
 use std::ops::Range;
 use std::time::{Duration, Instant};

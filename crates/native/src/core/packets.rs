@@ -2,15 +2,15 @@
 
 use super::lent::{Source, must_be_copied};
 use super::lines::{Flag, Lines, Packet};
-use super::moves::{Pointers, check_overlap, span_bytes};
+use super::moves::{Pointers, check_overlap, dst_len, span_bytes};
 use super::neighbours::Neighbours;
 use super::{At, NativeCore, not_mapped};
 use crate::arith;
 use crate::cell::Looking;
 use crate::segment::Attached;
 use ringwork_isa::{
-    Compare, Element, Error, ErrorKind, LINE_WORDS, MAX_RANKS, Rank, ReduceOp, Result, Shared, Signal, Span,
-    is_beside_flag, others, packet_lines,
+    Compare, Epoch, Error, ErrorKind, LINE_WORDS, MAX_RANKS, Packets, Rank, ReduceOp, Result, Shared, Signal,
+    Span, is_beside_flag, others, packet_lines,
 };
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -39,23 +39,25 @@ impl Everybody {
     }
 }
 
-/// The lines that a packet of `bytes` takes.
+/// The lines that a packet of `bytes` takes in the place of an epoch.
 #[inline(always)]
-fn room_for(packets: &Shared<i64>, bytes: usize) -> Result<Span> {
-    Ok(packets.slice(0..packet_lines(bytes) * LINE_WORDS)?.span())
+fn lines_for(packets: &Packets, bytes: usize, epoch: Epoch) -> Result<Span> {
+    let lines = packets.at(epoch).slice(0..packet_lines(bytes) * LINE_WORDS)?;
+    Ok(lines.span())
 }
 
 impl NativeCore {
     #[inline(always)]
-    fn flag(&self, domain: Option<&Attached>, epoch: i32) -> Flag {
+    fn flag(&self, domain: Option<&Attached>, epoch: Epoch) -> Flag {
         let generation = domain.map_or(0, Attached::generation);
-        let when = u64::from(epoch.cast_unsigned()).wrapping_add(generation.wrapping_mul(0x9e37_79b9));
+        let when =
+            u64::from(i32::from(epoch).cast_unsigned()).wrapping_add(generation.wrapping_mul(0x9e37_79b9));
         Flag(self.call.tag() & !u64::from(u32::MAX) | when & u64::from(u32::MAX))
     }
 
     #[inline(always)]
-    fn packet(&self, packets: &Shared<i64>, bytes: usize, epoch: i32, at: At) -> Result<(Packet, Flag)> {
-        let span = room_for(packets, bytes)?;
+    fn packet(&self, packets: &Packets, bytes: usize, epoch: Epoch, at: At) -> Result<(Packet, Flag)> {
+        let span = lines_for(packets, bytes, epoch)?;
         let segment = self.segment(span.segment);
         let found = segment.and_then(|segment| segment.resolve(&span));
         let found = found.ok_or_else(|| not_mapped(span.segment, span.byte_range(), at))?;
@@ -63,7 +65,7 @@ impl NativeCore {
     }
 
     #[inline(always)]
-    pub(super) fn put_packet_now(&self, packets: &Shared<i64>, src: &Span, epoch: i32, at: At) -> Result<()> {
+    pub(super) fn put_packet_now(&self, packets: &Packets, src: &Span, epoch: Epoch, at: At) -> Result<()> {
         let bytes = span_bytes(src);
         if bytes == 0 {
             return Ok(());
@@ -73,6 +75,11 @@ impl NativeCore {
         // SAFETY: the source was resolved to `bytes` bytes, for which the packet was resolved.
         unsafe { packet.put(src, from, bytes, flag) };
         self.has_put.set(true);
+        // The next packet of two places goes to the other one, which every reader has left by now. Rings of more places were
+        // not measured.
+        if packets.places() == 2 {
+            self.prefetch_write(&packets.at(epoch.next()), bytes);
+        }
         Ok(())
     }
 
@@ -106,9 +113,9 @@ impl NativeCore {
         }
     }
 
-    /// Makes the lines of the next packet this core's. Who shares its core with others would be gone before it was put.
+    /// Prefetches the lines of the next packet for writing. Not when ranks share a core: the lines would be evicted first.
     #[inline(always)]
-    pub(super) fn foresee_packet_now(&self, packets: &Shared<i64>, bytes: usize) {
+    fn prefetch_write(&self, packets: &Shared<i64>, bytes: usize) {
         if self.patience.spin.is_zero() {
             return;
         }
@@ -116,7 +123,7 @@ impl NativeCore {
         if let Some(segment) = self.segment(span.segment) {
             let next = Lines::of(segment.hint(&span), bytes, packets.len() / LINE_WORDS);
             if self.asking.few_at_once && next.are_many() {
-                // Who puts several packets foresees several, and keeps the last.
+                // Of several packets that are put in a row, the lines of the last wait; those of the others are claimed now.
                 self.foreseen.replace(next).claim();
             } else {
                 next.claim();
@@ -125,20 +132,14 @@ impl NativeCore {
     }
 
     #[inline(always)]
-    pub(super) fn get_packet_now(
-        &self,
-        dst: &Span,
-        packets: &Shared<i64>,
-        raised: &Signal,
-        epoch: i32,
-        at: At,
-    ) -> Result<()> {
+    pub(super) fn get_packet_now(&self, dst: &Span, packets: &Packets, epoch: Epoch, at: At) -> Result<()> {
         let bytes = span_bytes(dst);
         if bytes == 0 {
             return Ok(());
         }
         let to = self.resolve(dst, true, at)?;
         let (packet, flag) = self.packet(packets, bytes, epoch, at)?;
+        let raised = &packets.raised();
         let whose = (raised, raised.rank());
         if let Some(neighbours) = &self.neighbours {
             self.look_for(neighbours, packet, flag, *raised, epoch, at);
@@ -168,13 +169,13 @@ impl NativeCore {
         packet: Packet,
         flag: Flag,
         raised: Signal,
-        epoch: i32,
+        epoch: Epoch,
         at: At,
     ) {
         let peer = raised.rank();
         let is_here = |rank| {
             let found = self.signal_on(&raised, rank, at);
-            found.is_ok_and(|found| Compare::Ge.holds(found.cell.load(), epoch))
+            found.is_ok_and(|found| Compare::Ge.holds(found.cell.load(), epoch.into()))
         };
         let ranks = 0..raised.ranks();
         if neighbours.among(&ranks).all(|rank| rank != peer && is_here(rank)) {
@@ -185,19 +186,13 @@ impl NativeCore {
 
     /// Finds everybody's packets of `bytes`.
     #[inline(always)]
-    fn everybody(
-        &self,
-        packets: &Shared<i64>,
-        raised: &Signal,
-        bytes: usize,
-        epoch: i32,
-        at: At,
-    ) -> Result<Everybody> {
+    fn everybody(&self, packets: &Packets, bytes: usize, epoch: Epoch, at: At) -> Result<Everybody> {
+        let raised = &packets.raised();
         let (me, ranks) = (packets.me(), packets.ranks());
         if ranks == 0 || ranks > MAX_RANKS || (raised.rank(), raised.ranks()) != (me, ranks) {
             return Err(not_of_one_domain((me, ranks), (raised.rank(), raised.ranks())));
         }
-        let span = room_for(packets, bytes)?;
+        let span = lines_for(packets, bytes, epoch)?;
         let segment = self.segment(span.segment);
         let first = segment.and_then(|segment| segment.resolve_on_all(&span));
         Ok(Everybody {
@@ -211,18 +206,17 @@ impl NativeCore {
 
     /// Waits for everybody's packets and reduces them, and my part in its place among them.
     #[inline(always)]
-    pub(super) fn reduce_packets_now<T: Element>(
+    pub(super) fn reduce_packets_now(
         &self,
         (dst, mine): (&Span, &Span),
-        packets: &Shared<i64>,
-        raised: &Signal,
+        packets: &Packets,
         op: ReduceOp,
-        epoch: i32,
+        epoch: Epoch,
         at: At,
     ) -> Result<()> {
-        Error::check_length("my part", mine.len, dst.len, at)?;
-        let bytes = span_bytes(dst);
-        let found = self.everybody(packets, raised, bytes, epoch, at)?;
+        Error::check_operands("my part", mine, dst, at)?;
+        let (bytes, raised) = (span_bytes(dst), &packets.raised());
+        let found = self.everybody(packets, bytes, epoch, at)?;
         self.approach(
             others(found.me, 0..found.ranks).map(|rank| found.packet_of(rank)),
             bytes,
@@ -239,7 +233,7 @@ impl NativeCore {
         }
         // SAFETY: it was resolved to `bytes` bytes.
         let (from, _kept) = unsafe { Source::copied_if(must_be_copied(mine), from, bytes) };
-        let reduce = arith::reducer(T::DTYPE);
+        let reduce = arith::reducer(dst.dtype);
         let mut room = Pointers::new(std::ptr::null());
         let sources = room.of(found.ranks as usize);
         if let Some(neighbours) = &self.neighbours {
@@ -261,7 +255,7 @@ impl NativeCore {
             };
         }
         // SAFETY: the sources are packets or my part, which do not overlap `to` or are it; all were resolved for `bytes` bytes.
-        unsafe { reduce(op, to, sources, bytes / size_of::<T>()) };
+        unsafe { reduce(op, to, sources, dst_len(dst)) };
         self.foreseen.take().claim();
         Ok(())
     }
@@ -272,7 +266,7 @@ impl NativeCore {
         packet: Packet,
         flag: Flag,
         whose: (&Signal, Rank),
-        epoch: i32,
+        epoch: Epoch,
         at: At,
     ) -> Result<()> {
         for _ in 0..self.eager_looks {
@@ -292,12 +286,12 @@ impl NativeCore {
         packet: Packet,
         flag: Flag,
         raised: Signal,
-        epoch: i32,
+        epoch: Epoch,
         at: At,
     ) -> Result<()> {
         let awaited = self.signal(&raised, at)?;
         let astray = || {
-            self.astray(awaited, (Compare::Ge, epoch), at)
+            self.astray(awaited, (Compare::Ge, epoch.into()), at)
                 .unwrap_or_else(|| stray(&raised, at))
         };
         let start = (!self.patience.spin.is_zero()).then(Instant::now);
@@ -320,7 +314,7 @@ impl NativeCore {
         }
         // Its signal follows its packets: what sleeps on the one finds the other. The flag says more than a note beside
         // the signal would, which may be of a later call by now.
-        self.wait_long(awaited, (Compare::Ge, epoch), at)?;
+        self.wait_long(awaited, (Compare::Ge, epoch.into()), at)?;
         match packet.flag().load(Ordering::Acquire) {
             seen if seen == flag.0 => Ok(()),
             _ => Err(astray()),

@@ -1,10 +1,10 @@
 //! Notifying and waiting: how a wait looks, sleeps, and ends.
 
 use super::{At, NativeCore};
-use crate::activity::Doing;
 use crate::cell::{Cell, Ended, Looking};
-use crate::record;
 use crate::segment::{Alarm, Attached};
+use crate::trace::progress::Doing;
+use crate::trace::ring;
 use ringwork_isa::{Compare, Error, ErrorKind, Notify, QueueSignal, Rank, Result, Signal, Waited, others};
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ impl NativeCore {
     }
 
     #[inline(always)]
-    pub(super) fn wait_now(&self, cell: Awaited<'_>, compare: Compare, operand: i32, at: At) -> Result<i32> {
+    pub(super) fn wait_now(&self, cell: Awaited<'_>, compare: Compare, operand: i32, at: At) -> Result<()> {
         let mut value = cell.cell.load();
         for _ in 0..self.eager_looks {
             if compare.holds(value, operand) {
@@ -35,13 +35,13 @@ impl NativeCore {
             value = cell.cell.load();
         }
         if !compare.holds(value, operand) {
-            value = self.wait_long(cell, (compare, operand), at)?;
+            self.wait_long(cell, (compare, operand), at)?;
         }
         match self.call.get() {
-            Some((sequence, words)) if cell.cell.noted(sequence) != words => self
-                .other_note(cell, words, (compare, operand), at)
-                .map(|()| value),
-            _ => Ok(value),
+            Some((sequence, words)) if cell.cell.noted(sequence) != words => {
+                self.other_note(cell, words, (compare, operand), at)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -199,7 +199,7 @@ impl Name {
 
     /// As it is recorded.
     pub(super) fn recorded(self) -> u32 {
-        record::signal_name(
+        ring::signal_name(
             self.on().0,
             (self.0 >> 32 & 0x1fff_ffff) as u32,
             self.0 >> 61 != 0,

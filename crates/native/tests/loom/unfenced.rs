@@ -1,10 +1,10 @@
 //! The shipped cell over primitives without fences: it must fail, or the fences would be for nothing.
 
-#[path = "../../src/sync.rs"]
+#[path = "../../src/sync/primitive.rs"]
 #[allow(dead_code, reason = "only the fences are replaced")]
 mod real;
 
-mod sync {
+mod primitive {
     pub(super) use super::real::{AtomicI32, AtomicU32, AtomicU64, Futex, Ordering};
 
     pub(super) fn light_barrier() {}
@@ -13,7 +13,11 @@ mod sync {
     }
 }
 
-#[path = "../../src/cell.rs"]
+#[path = "../../src/sync/backoff.rs"]
+#[allow(dead_code, unreachable_pub, reason = "used in part")]
+mod backoff;
+
+#[path = "../../src/sync/cell.rs"]
 #[allow(dead_code, unreachable_pub, reason = "used in part")]
 mod shipped;
 

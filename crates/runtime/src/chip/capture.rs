@@ -3,18 +3,18 @@
 //! What travels is the list of submissions, in memory of the chip. The chip works the order out when it first
 //! meets the list, and keeps the result: a replay infers nothing.
 
-use super::bound::{Bound, Scratch};
-use super::cores::{ChipEngine, Cores};
+use super::core_threads::Cores;
+use super::driver::ChipEngine;
+use super::orchestrator::{self, Sink};
+use super::replay_arguments::{ReplayArguments, Scratch};
 use super::{
-    ChipOrchestrator, ChipTask, CoreKind, INDEX, PARAMETER, Prepared, Sink, access_kind, entry, place_of,
-    refused,
-};
-use crate::engine::{
-    Arena, Binding, Bindings, BufferId, ByteRing, Capture, Graph, Outcome, Place, Spec, TaskId,
+    ChipTask, CoreKind, INDEX, PARAMETER, Prepared, Touched, access_kind, orchestration_registry, refused,
+    touched,
 };
 use crate::error::Error;
 use crate::node::Node;
 use crate::tensor::Tensor;
+use ringwork_engine::{Arena, Binding, Bindings, BufferId, Capture, Graph, Outcome, Place, Spec, TaskId};
 use ringwork_isa::{Arg, Argument, Device, In, KernelId, Rank, Region, Result, Segment, Span, Tag, Task};
 use ringwork_native::NativeCore;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl Step {
     /// What it takes of an arena.
     pub(super) fn arena_bytes(&self) -> u64 {
         match self {
-            Step::Allocate { bytes } => ByteRing::rounded(*bytes),
+            Step::Allocate { bytes } => Arena::bytes_taken(*bytes),
             _ => 0,
         }
     }
@@ -59,7 +59,7 @@ pub(super) struct How {
 }
 
 impl How {
-    /// What an engine is told of it. `tasks` are those before it; `intermediate` knows the buffers by index.
+    /// The spec for an engine. `tasks` are those before it; `intermediate` knows the buffers by index.
     pub(super) fn spec(
         &self,
         args: &[Arg],
@@ -75,10 +75,12 @@ impl How {
                 .push(before.ok_or_else(|| garbled("a task after no task".into()))?);
         }
         for (arg, tag) in args.iter().zip(&self.tags) {
-            let place = place_of(arg, |Segment(number)| intermediate(number & INDEX));
-            let place = place.ok_or_else(|| garbled("an intermediate that is not there".into()))?;
-            if let Some((buffer, view)) = place {
-                spec.touch(buffer, view, access_kind(*tag, buffer, infer));
+            match touched(arg, |Segment(number)| intermediate(number & INDEX)) {
+                Touched::Bytes(buffer, view) => {
+                    spec.touch(buffer, view, access_kind(*tag, buffer, infer));
+                }
+                Touched::Nothing => {}
+                Touched::Stale => return Err(garbled("an intermediate that is not there".into())),
             }
         }
         Ok(spec)
@@ -86,7 +88,7 @@ impl How {
 }
 
 /// Graphs that a chip keeps, so as not to work them out again.
-const KEPT: usize = 64;
+const CACHED_GRAPHS: usize = 64;
 
 /// A graph on a chip, made by [`Node::capture`]. Gone with its last handle.
 #[derive(Clone, Debug)]
@@ -107,7 +109,7 @@ impl Node {
     /// itself fails; or if the chip or memory for it is not there.
     pub fn capture(&self, device: Device, task: &Task) -> crate::Result<Captured> {
         let field = || format!("capture of `{}`", task.kernel);
-        let Some(entry) = entry::find(&task.kernel) else {
+        let Some(entry) = orchestration_registry::find(&task.kernel) else {
             return Err(Error::config(field(), "it is no orchestration of this program"));
         };
         let shape: Vec<Arg> = (0..)
@@ -117,14 +119,15 @@ impl Node {
             .ok_or_else(|| {
                 Error::config(field(), "a captured graph takes a chip's memory and values only")
             })?;
-        let mut orch = ChipOrchestrator::new(Sink::List(Vec::new(), Box::default()), true);
-        (entry.build)(&mut orch, &shape).map_err(|error| Error::config(field(), error.to_string()))?;
-        let Sink::List(steps, capture) = orch.sink else {
+        let refused = |error: ringwork_isa::Error| Error::config(field(), error.to_string());
+        let list = Sink::List(Vec::new(), Box::default());
+        let (list, built) =
+            orchestrator::build(list, true, |orch| (entry.build)(orch, &shape)).map_err(refused)?;
+        built.map_err(refused)?;
+        let Sink::List(steps, capture) = list else {
             return Err(Error::config(field(), "it was not captured"));
         };
-        let graph = capture
-            .finish()
-            .map_err(|error| Error::config(field(), error.to_string()))?;
+        let graph = capture.finish();
         let bytes = postcard::to_stdvec(&steps).map_err(|error| Error::config(field(), error.to_string()))?;
         Ok(Captured {
             kernel: task.kernel.clone(),
@@ -198,23 +201,23 @@ fn symbolic(index: u32, arg: &Arg) -> Option<Arg> {
 }
 
 /// A graph as a chip keeps it, with the arguments that its tasks had last.
-pub(super) struct Kept {
+pub(super) struct CachedGraph {
     pub(super) graph: Arc<Graph<Prepared>>,
-    pub(super) bound: Bound,
+    pub(super) bound: ReplayArguments,
 }
 
-impl From<Graph<Prepared>> for Kept {
-    fn from(graph: Graph<Prepared>) -> Kept {
-        Kept {
+impl From<Graph<Prepared>> for CachedGraph {
+    fn from(graph: Graph<Prepared>) -> CachedGraph {
+        CachedGraph {
             graph: Arc::new(graph),
-            bound: Bound::default(),
+            bound: ReplayArguments::default(),
         }
     }
 }
 
 thread_local! {
     // A chip has one thread that serves, and one host, which never uses a segment's number twice.
-    static GRAPHS: RefCell<BTreeMap<Segment, Kept>> = const { RefCell::new(BTreeMap::new()) };
+    static GRAPHS: RefCell<BTreeMap<Segment, CachedGraph>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// Runs the graph that lies in a chip's memory, with these arguments for its parameters.
@@ -226,7 +229,7 @@ pub(super) fn run(core: &NativeCore, steps: Span, arguments: &[Arg]) -> Result<(
     };
     let outcome = run_kept(core, &mut kept, arguments);
     GRAPHS.with_borrow_mut(|graphs| {
-        if graphs.len() >= KEPT {
+        if graphs.len() >= CACHED_GRAPHS {
             graphs.pop_first();
         }
         graphs.insert(steps.segment, kept);
@@ -234,7 +237,7 @@ pub(super) fn run(core: &NativeCore, steps: Span, arguments: &[Arg]) -> Result<(
     outcome
 }
 
-fn run_kept(core: &NativeCore, kept: &mut Kept, arguments: &[Arg]) -> Result<()> {
+fn run_kept(core: &NativeCore, kept: &mut CachedGraph, arguments: &[Arg]) -> Result<()> {
     let mut cores = Cores::new(core)?;
     let scratch = cores.scratch;
     replay(cores.engine(), kept, arguments, scratch)?;
@@ -281,13 +284,13 @@ pub(super) fn work_out(steps: Vec<Step>, infer: bool) -> Result<Graph<Prepared>>
             }
         }
     }
-    capture.finish().map_err(refused)
+    Ok(capture.finish())
 }
 
 /// Gives a graph to a chip's engine, with these arguments for its parameters, and says where its tasks' memory is.
 pub(super) fn replay(
     engine: &mut ChipEngine,
-    Kept { graph, bound }: &mut Kept,
+    CachedGraph { graph, bound }: &mut CachedGraph,
     arguments: &[Arg],
     scratch: Scratch,
 ) -> Result<()> {
@@ -298,7 +301,7 @@ pub(super) fn replay(
                 buffer: BufferId::new(span.segment.0.into()),
                 offset: span.byte_range().map_or(0, |range| range.start),
             },
-            // Not used: any buffer that is nobody else's will do.
+            // Not used: any buffer that no other task touches will do.
             _ => BufferId::new((1 << 40) + index as u64).into(),
         });
     }

@@ -1,16 +1,12 @@
 //! A domain as it is asked for, and where everything of it will lie.
 
 use super::list;
+use crate::backend::{Members, SegmentPlan};
 use crate::error::{Error, Result};
-use crate::machine::SegmentPlan;
 use crate::platform::Platform;
 use ringwork_isa::{Device, Dtype, Element, Rank, Segment};
-use ringwork_native::Members;
-use ringwork_native::segment::MAX_SIGNALS;
+use ringwork_layout::{BufferPlace, CellRow, LayoutError, WindowBuilder};
 use std::collections::BTreeMap;
-
-/// Buffers start at multiples of this, so that no two share a cache line.
-const BUFFER_ALIGN_BYTES: u64 = 128;
 
 /// A domain as it is asked for: members in rank order, and what each has in its window.
 ///
@@ -139,39 +135,30 @@ impl DomainSpec {
         devices: Vec<Device>,
         members: Members,
     ) -> Result<DomainPlan> {
-        let mut place = Places {
-            buffers: BTreeMap::new(),
-            signals: BTreeMap::new(),
-            data_bytes: 0,
-            cells: 0,
-        };
+        let (mut window, mut places) = (WindowBuilder::default(), Places::default());
         for (name, dtype, count) in &self.buffers {
-            place
-                .add_buffer(name, *dtype, *count)
+            add(&mut places.buffers, name, window.buffer(*dtype, *count))
                 .map_err(|why| Error::config(self.field("buffers"), why))?;
         }
         for (name, count) in &self.signals {
-            place
-                .add_signals(name, *count)
+            add(&mut places.signals, name, window.row(*count))
                 .map_err(|why| Error::config(self.field("signals"), why))?;
         }
-        let asked = self.window_bytes.unwrap_or(place.data_bytes);
-        if place.data_bytes > asked {
-            let why = format!(
-                "the buffers need {} bytes and the window has {asked}",
-                place.data_bytes
-            );
+        let needed = window.data_bytes();
+        let asked = self.window_bytes.unwrap_or(needed);
+        if needed > asked {
+            let why = format!("the buffers need {needed} bytes and the window has {asked}");
             return Err(Error::config(self.field("buffers"), why));
         }
         let layout = platform
-            .windows(segment, ranks, place.cells, asked)
+            .windows(segment, ranks, window.cells(), asked)
             .map_err(|error| Error::config(self.field("window_bytes"), error.to_string()))?;
         let what = format!("window \"{}\"", self.name);
         let plan = DomainPlan {
             name: self.name.clone(),
             members: devices,
             asked_bytes: asked,
-            places: place,
+            places,
             segment: SegmentPlan {
                 layout,
                 what,
@@ -253,57 +240,23 @@ impl DomainSpec {
     }
 }
 
-/// Where a buffer lies in every window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferPlace {
-    /// Bytes from the start of the window's data.
-    pub(crate) offset: u64,
-    /// Type of its elements.
-    pub dtype: Dtype,
-    /// Number of its elements.
-    pub count: usize,
-}
-
-/// Where everything lies in every window of a domain.
-#[derive(Clone, Debug)]
+/// Where everything lies in every window of a domain, by name.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) buffers: BTreeMap<String, BufferPlace>,
-    /// First cell and number of cells.
-    pub(super) signals: BTreeMap<String, (u32, u32)>,
-    data_bytes: u64,
-    cells: u32,
+    pub(super) signals: BTreeMap<String, CellRow>,
 }
 
-impl Places {
-    fn add_buffer(&mut self, name: &str, dtype: Dtype, count: usize) -> std::result::Result<(), String> {
-        let offset = self.data_bytes;
-        let end = (count as u64)
-            .checked_mul(dtype.bytes() as u64)
-            .and_then(|bytes| {
-                offset
-                    .checked_add(bytes)?
-                    .checked_next_multiple_of(BUFFER_ALIGN_BYTES)
-            })
-            .ok_or_else(|| format!("`{name}`: {count} elements of {dtype} are more than any memory"))?;
-        if self
-            .buffers
-            .insert(name.to_owned(), BufferPlace { offset, dtype, count })
-            .is_some()
-        {
-            return Err(format!("`{name}` is there twice"));
-        }
-        self.data_bytes = end;
-        Ok(())
-    }
-
-    fn add_signals(&mut self, name: &str, count: u32) -> std::result::Result<(), String> {
-        let first = self.cells;
-        let cells = first.checked_add(count).filter(|cells| *cells <= MAX_SIGNALS);
-        self.cells = cells.ok_or_else(|| format!("`{name}`: more than {MAX_SIGNALS} signals"))?;
-        match self.signals.insert(name.to_owned(), (first, count)) {
-            Some(_) => Err(format!("`{name}` is there twice")),
-            None => Ok(()),
-        }
+/// Gives a place a name that no other has.
+fn add<P>(
+    places: &mut BTreeMap<String, P>,
+    name: &str,
+    made: std::result::Result<P, LayoutError>,
+) -> std::result::Result<(), String> {
+    let place = made.map_err(|why| format!("`{name}`: {why}"))?;
+    match places.insert(name.to_owned(), place) {
+        Some(_) => Err(format!("`{name}` is there twice")),
+        None => Ok(()),
     }
 }
 
@@ -334,8 +287,8 @@ mod tests {
             let mut end = 0;
             for i in 0..counts.len() {
                 let place = plan.places.buffers[&i.to_string()];
-                prop_assert!(place.offset >= end && place.offset.is_multiple_of(BUFFER_ALIGN_BYTES));
-                end = place.offset + (place.count * place.dtype.bytes()) as u64;
+                prop_assert!(place.offset >= end && place.offset.is_multiple_of(ringwork_layout::BUFFER_ALIGN_BYTES));
+                end = place.offset + place.bytes() as u64;
             }
             prop_assert!(end <= plan.segment.layout.data_bytes());
         }

@@ -6,15 +6,14 @@
 //! - **WIDE-3 (fresh).** No node makes it fresh by itself, because another may be using it: the worker that opened
 //!   it does, when nothing uses it on any.
 
+use crate::backend::native::HostSegment;
+use crate::backend::{Members, SegmentPlan};
 use crate::domain::{Domain, DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result};
-use crate::machine::SegmentPlan;
 use crate::node::Node;
 use crate::platform::Platform;
 use crate::segments::Sort;
 use ringwork_isa::{Device, Segment};
-use ringwork_native::Members;
-use ringwork_native::segment::Attached;
 use std::sync::{Arc, Weak};
 
 /// An open domain of chips of several nodes of this host; see [`Pod::open_domain`](super::Pod::open_domain). Every
@@ -27,7 +26,7 @@ pub struct PodDomain {
 /// What the handles share with the worker that opened it.
 #[derive(Debug)]
 pub(super) struct Wide {
-    segment: Arc<Attached>,
+    segment: HostSegment,
     /// Of each node that has members.
     parts: Vec<Domain>,
     /// Whose they are: places among all nodes.
@@ -96,7 +95,7 @@ impl PodDomain {
         let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
         let taking_part: Vec<&Node> = members.iter().map(|chosen| nodes[chosen.node]).collect();
         let whole = spec.plan_wide(&Platform::Native, ranks, claim(&taking_part))?;
-        let segment = Arc::new(Attached::create(&whole.segment.what, whole.segment.layout)?);
+        let segment = HostSegment::create(&whole.segment.what, whole.segment.layout)?;
         // The plan was checked against the data, so it fits.
         spec.for_each_staged(&whole, |rank, offset, bytes| {
             let _ = segment.write(rank, offset, bytes);
@@ -154,7 +153,7 @@ fn claim(nodes: &[&Node]) -> Segment {
 /// Hands the memory to chips of a node, whose ranks begin with `first`.
 fn join(
     node: &Node,
-    segment: &Arc<Attached>,
+    segment: &HostSegment,
     whole: &DomainPlan,
     (first, devices): (u32, &[Device]),
 ) -> Result<Domain> {
@@ -173,7 +172,7 @@ fn join(
         },
         ..whole.clone()
     };
-    if !state.machine.join(segment, &plan.segment)? {
+    if !state.backend.join(segment, &plan.segment)? {
         let why = format!(
             "the chips of `{}` cannot map memory of this host; pass data through the worker's tensors",
             state.name
@@ -188,14 +187,14 @@ fn join(
 impl Wide {
     /// Makes it fresh if waits in it are ended.
     pub(super) fn revive(&self) {
-        if self.segment.alarm().is_some() {
-            self.freshen();
+        if self.segment.is_aborted() {
+            self.reset();
         }
     }
 
     /// Signals at zero and no alarm, unless a member has ended or a task uses it (WIDE-3).
-    pub(super) fn freshen(&self) {
-        let number = self.segment.layout().segment;
+    pub(super) fn reset(&self) {
+        let number = self.segment.number();
         let mut states = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
             states.push(part.node().lock());
@@ -207,9 +206,9 @@ impl Wide {
         self.segment.reset();
         // After that, so that an end is seen here, or raises the alarm itself.
         let mut members = states.iter().zip(&self.parts);
-        let alarm = members.find_map(|(state, part)| state.machine.alarm(part.segment_members()));
-        if let Some(alarm) = alarm {
-            self.segment.raise(&alarm);
+        let dead = members.find_map(|(state, part)| state.backend.dead_member(part.segment_members()));
+        if let Some((rank, reason)) = dead {
+            self.segment.abort(Some(rank), &reason);
         }
     }
 }

@@ -10,17 +10,18 @@
 //! - **POD-3 (ends).** `run` returns when every task of it has ended, whatever became of it.
 
 mod domain;
+mod driver;
 mod orchestrator;
 
 pub use domain::PodDomain;
-pub use orchestrator::{PodOrchestrator, PodSubmission};
+pub use orchestrator::PodOrchestrator;
 
 use crate::config::NodeBuilder;
 use crate::domain::DomainSpec;
-use crate::engine::BufferId;
 use crate::error::{Error, Result};
 use crate::node::Node;
 use domain::{Chosen, Wide};
+use ringwork_engine::BufferId;
 use ringwork_isa::{Device, Level};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -196,9 +197,9 @@ impl<C: Worker> Pod<C> {
     }
 
     /// Makes its domains as they were when opened, those of living chips: nothing runs.
-    fn freshen_domains(&self) {
+    fn reset_domains(&self) {
         for domain in self.domains().iter().filter_map(Weak::upgrade) {
-            domain.freshen();
+            domain.reset();
         }
     }
 
@@ -225,7 +226,7 @@ impl<C: Worker> Pod<C> {
         self.children.iter().for_each(Worker::close);
     }
 
-    fn refused(&self, problem: crate::engine::Error) -> Error {
+    fn refused(&self, problem: ringwork_engine::Error) -> Error {
         let worker = self.name.clone();
         Error::Refused { worker, problem }
     }
@@ -271,7 +272,7 @@ impl<T: Clone> PodTensor<T> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The values now. A task that was said to [read](PodSubmission::reads) it sees what those before it wrote.
+    /// The values now. A task that was said to [read](PodOrchestrator::reads) it sees what those before it wrote.
     #[must_use]
     pub fn read(&self) -> Vec<T> {
         self.lock().clone()

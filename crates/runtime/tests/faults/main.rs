@@ -121,7 +121,7 @@ async fn loop_forever<C: Core>(_core: &C) -> Result<()> {
 /// Waits for what never comes.
 #[kernel]
 async fn wait_forever<C: Core>(core: &C, row: Signals) -> Result<()> {
-    core.wait(row.at(0)?, Compare::Ge, 1).await.map(drop)
+    core.wait(row.at(0)?, Compare::Ge, 1).await
 }
 
 /// Rank 0 ends well and dies a little later; the others wait for what never comes.
@@ -134,7 +134,7 @@ async fn die_afterwards_or_wait<C: Core>(core: &C, row: Signals) -> Result<()> {
         });
         return Ok(());
     }
-    core.wait(row.at(0)?, Compare::Ge, 1).await.map(drop)
+    core.wait(row.at(0)?, Compare::Ge, 1).await
 }
 
 /// Does nothing, with something to carry.

@@ -150,7 +150,7 @@ pub(super) fn takes_no_mail(_: &mut Rng) {
     };
     let text = error.to_string();
     assert!(
-        text.starts_with("device 1 is gone: it took nothing from its host for "),
+        text.starts_with("device 1 is gone: it did not read its mailbox for "),
         "{text}"
     );
     drop(tensors);

@@ -19,7 +19,7 @@ pub async fn all_reduce<C: Core>(
     algorithm: Algorithm,
 ) -> ringwork_isa::Result<()> {
     let team = Team::new(scratch, meet, steps)?.with_packets(packets)?;
-    ringwork_collectives::all_reduce(core, team, x, y, ReduceOp::Sum, algorithm).await
+    ringwork_collectives::all_reduce(core, team, x.erase(), y.erase(), ReduceOp::Sum, algorithm).await
 }
 
 /// Chips of a node with everything that an all-reduce needs.
@@ -38,9 +38,9 @@ pub struct Reducers {
 pub fn spec(members: &[Device], count: usize) -> DomainSpec {
     DomainSpec::new("tp", members.iter().copied())
         .buffer::<f32>("scratch", 2 * count)
-        .buffer::<i64>("packets", Team::<f32>::packet_words(members.len(), 100))
+        .buffer::<i64>("packets", Team::packet_words(members.len(), 100))
         .barrier("meet")
-        .signals("steps", Team::<f32>::STEP_CELLS)
+        .signals("steps", Team::STEP_CELLS)
 }
 
 impl Reducers {

@@ -53,6 +53,7 @@ impl State {
             return false;
         };
         self.core(core).waiting = None;
+        self.core(core).taking = None;
         let at = self.now() + waiting.back_ps;
         let error = ErrorKind::Aborted { reason, waited }.into();
         self.reply(core, at, Reply::Other(Box::new(Err(error))));
@@ -63,6 +64,11 @@ impl State {
     pub(crate) fn waited(&self, core: &Core) -> Option<Waited> {
         let waiting = core.waiting.as_ref()?;
         let value = self.signals.cells[waiting.slot as usize].value;
-        Some(Waited::new(&waiting.signal, value, waiting.wanted?, core.at?))
+        Some(Waited::new(
+            &waiting.signal,
+            value,
+            waiting.wanted.condition()?,
+            core.at?,
+        ))
     }
 }

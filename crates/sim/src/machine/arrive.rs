@@ -88,6 +88,19 @@ impl State {
     /// Sends a notification.
     #[inline(always)]
     pub(crate) fn notify(&mut self, core: u32, signal: &Signal, how: Notify) -> Result<Progress> {
+        let bytes = self.notice_bytes(signal);
+        self.notify_by(core, signal, how, bytes)
+    }
+
+    /// Sends a notification that is so many bytes on the wire.
+    #[inline(always)]
+    pub(crate) fn notify_by(
+        &mut self,
+        core: u32,
+        signal: &Signal,
+        how: Notify,
+        bytes: u64,
+    ) -> Result<Progress> {
         let (slot, owner) = self.slot(core, signal)?;
         let now = self.now();
         if let Some(QueueSignal::Length) = signal.queue().map(|end| end.signal) {
@@ -98,7 +111,6 @@ impl State {
             self.memory.set_word(segment, offset, value);
             return Ok(Progress::Done);
         }
-        let bytes = self.notice_bytes(signal);
         let state = self.core(core);
         let (rank, oldest) = (state.rank, state.inflight.oldest());
         let notice = Notice {
@@ -191,16 +203,16 @@ impl State {
         let cell = self.signals.change(slot, how, cause);
         let (segment, offset, value) = (cell.segment, cell.offset, cell.value);
         let mut waiters = std::mem::take(&mut cell.waiters);
-        waiters.satisfy(value, |core| self.satisfied(core, value, cause));
+        waiters.satisfy(value, |core| self.satisfied(core, Reply::Done, cause));
         self.signals.cells[slot as usize].waiters = waiters;
         if !self.memory.is_hollow() {
             self.memory.set_word(segment, offset, value);
         }
     }
 
-    /// A core that waits for a signal goes on with this value.
+    /// A core that asked something of a signal goes on with this answer.
     #[inline(always)]
-    fn satisfied(&mut self, core: u32, value: i32, cause: (u32, u64)) {
+    fn satisfied(&mut self, core: u32, reply: Reply, cause: (u32, u64)) {
         let now = self.now();
         let state = self.cores[core as usize].as_mut().expect("a core that waits");
         let Some(waiting) = &state.waiting else {
@@ -209,7 +221,11 @@ impl State {
         let end = now + waiting.back_ps;
         self.trace.waited(state.row, end, cause, waiting);
         state.waiting = None;
-        self.reply(core, end, Reply::Value(value));
+        if state.taking.is_some() {
+            self.take_next(core);
+        } else {
+            self.reply(core, end, reply);
+        }
     }
 
     /// A question has reached the signal's owner.
@@ -223,19 +239,19 @@ impl State {
             return;
         };
         match self.look(core, &waiting) {
-            Some(value) => {
+            Some(reply) => {
                 let cause = self.signals.cells[waiting.slot as usize].cause;
-                self.satisfied(core, value, cause);
+                self.satisfied(core, reply, cause);
             }
             None => self.await_change(core, &waiting),
         }
     }
 
-    /// A signal's value, if it is what is waited for.
+    /// The answer that a signal gives now, if it gives one.
     #[inline(always)]
-    pub(crate) fn look(&mut self, core: u32, waiting: &Waiting) -> Option<i32> {
+    pub(crate) fn look(&mut self, core: u32, waiting: &Waiting) -> Option<Reply> {
         let mut value = self.signals.cells[waiting.slot as usize].value;
-        let Some((compare, operand)) = waiting.wanted else {
+        if waiting.wanted.condition().is_none() {
             // A kernel sees its own notifications in program order, whatever they still wait for. (One that
             // waits for its own gets there too, later.)
             for (of, how) in &self.core(core).unseen {
@@ -243,15 +259,14 @@ impl State {
                     value = changed(value, *how);
                 }
             }
-            return Some(value);
-        };
-        compare.holds(value, operand).then_some(value)
+        }
+        waiting.wanted.reply(value)
     }
 
     /// Lets a core wait until the signal changes, unless its domain was given up.
     #[inline(always)]
     pub(crate) fn await_change(&mut self, core: u32, waiting: &Waiting) {
-        let Some((compare, operand)) = waiting.wanted else {
+        let Some((compare, operand)) = waiting.wanted.condition() else {
             return;
         };
         if !self.alarms.is_empty() && self.tell(core) {

@@ -2,6 +2,7 @@
 
 use super::Inner;
 use super::issue::Progress;
+use super::state::Wanted;
 use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction};
 use ringwork_isa::{Compare, Notify, ReduceOp, Result, Signal, Span};
 use std::panic::Location;
@@ -73,17 +74,17 @@ impl Engine for Inner {
         signal: &Signal,
         wanted: (Compare, i32),
         at: &'static Location<'static>,
-    ) -> Poll<Result<i32>> {
+    ) -> Poll<Result<()>> {
         let state = &mut *self.state.borrow_mut();
         state.core(core.0).at = Some(at);
-        match state.wait(core.0, signal, Some(wanted)) {
-            Ok(Progress::Value(value)) => Poll::Ready(Ok(value)),
-            Ok(_) => state.answer_value(core.0),
+        match state.wait(core.0, signal, Wanted::Until(wanted.0, wanted.1)) {
+            Ok(Progress::Done) => Poll::Ready(Ok(())),
+            Ok(_) => state.wait_answer(core.0),
             Err(error) => Poll::Ready(Err(error)),
         }
     }
 
-    fn waited(&self, core: CoreId, _at: &'static Location<'static>) -> Poll<Result<i32>> {
-        self.state.borrow_mut().answer_value(core.0)
+    fn waited(&self, core: CoreId) -> Poll<Result<()>> {
+        self.state.borrow_mut().wait_answer(core.0)
     }
 }

@@ -18,10 +18,11 @@
 
 use super::guards::Until;
 use super::memory::Located;
-use super::state::{Event, Recent, Reply, State, Waiting};
+use super::state::{Event, Recent, Reply, State, Waiting, Wanted};
+use super::transfer::Fetch;
 use crate::time::Ps;
 use ringwork_isa::stepped::{Answer, Instruction, Payload};
-use ringwork_isa::{Compare, Dtype, Error, ErrorKind, ReduceOp, Result, Signal, Site, Span};
+use ringwork_isa::{Dtype, Error, ErrorKind, ReduceOp, Result, Signal, Site, Span};
 use std::panic::Location;
 use std::task::Poll;
 
@@ -37,6 +38,8 @@ pub(crate) enum Progress {
     Done,
     /// It is answered with a signal's value.
     Value(i32),
+    /// It is answered with yes or no.
+    Tested(bool),
     /// The core has its answer, or will get it with an event.
     Later,
     /// Memory or a DMA queue is in the way: it has to be tried again.
@@ -68,6 +71,7 @@ impl State {
         match progress {
             Ok(Progress::Done) => Poll::Ready(Ok(Answer::Done)),
             Ok(Progress::Value(value)) => Poll::Ready(Ok(Answer::Value(value))),
+            Ok(Progress::Tested(yes)) => Poll::Ready(Ok(Answer::Tested(yes))),
             Ok(Progress::Later) => self.answer(core),
             Ok(Progress::Again) => {
                 self.core(core).stalled = Some(Box::new(instruction()));
@@ -88,25 +92,20 @@ impl State {
             Reply::None => Poll::Pending,
             Reply::Done => Poll::Ready(Ok(Answer::Done)),
             Reply::Value(value) => Poll::Ready(Ok(Answer::Value(value))),
+            Reply::Tested(yes) => Poll::Ready(Ok(Answer::Tested(yes))),
             Reply::Other(other) => Poll::Ready(*other),
         }
     }
 
-    /// The signal's value that a core may see now.
+    /// Whether a core that waits for a signal may go on.
     #[inline(always)]
-    pub(crate) fn answer_value(&mut self, core: u32) -> Poll<Result<i32>> {
+    pub(crate) fn wait_answer(&mut self, core: u32) -> Poll<Result<()>> {
         let state = self.core(core);
-        if let (true, Reply::Value(value)) = (state.open, &state.answer) {
-            let value = *value;
+        if let (true, Reply::Done) = (state.open, &state.answer) {
             state.answer = Reply::None;
-            return Poll::Ready(Ok(value));
+            return Poll::Ready(Ok(()));
         }
-        self.answer(core).map(|answer| match answer? {
-            Answer::Value(value) => Ok(value),
-            other => Err(Error::failed(format!(
-                "{other:?} is no value; this is a bug of ours"
-            ))),
-        })
+        self.answer(core).map(|answer| answer.map(drop))
     }
 
     /// Tries an instruction again that had to wait for memory or a DMA queue.
@@ -118,6 +117,7 @@ impl State {
         match self.execute(core, &instruction) {
             Ok(Progress::Done) => self.reply(core, now, Reply::Done),
             Ok(Progress::Value(value)) => self.reply(core, now, Reply::Value(value)),
+            Ok(Progress::Tested(yes)) => self.reply(core, now, Reply::Tested(yes)),
             Ok(Progress::Later) => {}
             Ok(Progress::Again) => self.core(core).stalled = Some(instruction),
             Err(error) => self.reply(core, now, Reply::Other(Box::new(Err(error)))),
@@ -150,8 +150,27 @@ impl State {
                 signal,
                 compare,
                 operand,
-            } => self.wait(core, signal, Some((*compare, *operand))),
-            Instruction::Peek { signal } => self.wait(core, signal, None),
+            } => self.wait(core, signal, Wanted::Until(*compare, *operand)),
+            Instruction::Test {
+                signal,
+                compare,
+                operand,
+            } => self.wait(core, signal, Wanted::Test(*compare, *operand)),
+            Instruction::Peek { signal } | Instruction::OwnValue { signal } => {
+                self.wait(core, signal, Wanted::Value)
+            }
+            Instruction::PutPacket {
+                payload,
+                src,
+                flag,
+                epoch,
+            } => self.put_packet(core, payload, src, (flag, *epoch)),
+            Instruction::TakePackets {
+                dst,
+                sources,
+                op,
+                epoch,
+            } => self.take_packets(core, dst, sources, (*op, *epoch)),
         }
     }
 
@@ -183,7 +202,7 @@ impl State {
     }
 
     #[inline(always)]
-    fn refuse_overlap(&mut self, core: u32, dst: &Located, sources: &[Located]) -> Result<()> {
+    pub(crate) fn refuse_overlap(&mut self, core: u32, dst: &Located, sources: &[Located]) -> Result<()> {
         let bad = sources
             .iter()
             .position(|source| source.overlaps(dst) && source != dst);
@@ -199,7 +218,7 @@ impl State {
 
     /// Whether this memory is free of the core's own posted transfers. If not, the core will try again.
     #[inline(always)]
-    fn clear(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
+    pub(crate) fn clear(&mut self, core: u32, reads: &[Located], write: Option<&Located>) -> bool {
         let now = self.now();
         self.core(core).guards.all_over(now) || self.clear_of_guards(core, reads, write)
     }
@@ -254,7 +273,7 @@ impl State {
         let loaded = self.memory.load(&src);
         self.fetch(
             core,
-            &[src],
+            (&[src], Fetch::Asked),
             None,
             0,
             Reply::Other(Box::new(Ok(Answer::Loaded(Box::new(loaded))))),
@@ -297,7 +316,7 @@ impl State {
         }
         self.memory.reduce(&dst, located, dtype, op);
         let combine = dst.bytes().saturating_mul(located.len() as u64 - 1);
-        self.fetch(core, located, Some(dst), combine, Reply::Done);
+        self.fetch(core, (located, Fetch::Asked), Some(dst), combine, Reply::Done);
         Ok(Progress::Later)
     }
 
@@ -353,18 +372,13 @@ impl State {
     }
 
     #[inline(always)]
-    pub(crate) fn wait(
-        &mut self,
-        core: u32,
-        signal: &Signal,
-        wanted: Option<(Compare, i32)>,
-    ) -> Result<Progress> {
+    pub(crate) fn wait(&mut self, core: u32, signal: &Signal, wanted: Wanted) -> Result<Progress> {
         let (slot, owner) = self.slot(core, signal)?;
         let (now, rank) = (self.now(), self.core(core).rank);
         let (mut there, mut back_ps) = (0, 0);
         if owner != rank {
             (there, back_ps) = (self.latency(rank, owner), self.latency(owner, rank));
-        } else if wanted.is_none() {
+        } else if wanted.condition().is_none() {
             let (at, count) = self.core(core).peeks;
             let count = if at == now { count + 1 } else { 1 };
             self.core(core).peeks = (now, count);
@@ -385,8 +399,11 @@ impl State {
             return Ok(Progress::Later);
         }
         // Here, at once: nothing was waited for, and nothing is traced.
-        if let Some(value) = self.look(core, &waiting) {
-            return Ok(Progress::Value(value));
+        match self.look(core, &waiting) {
+            Some(Reply::Value(value)) => return Ok(Progress::Value(value)),
+            Some(Reply::Tested(yes)) => return Ok(Progress::Tested(yes)),
+            Some(_) => return Ok(Progress::Done),
+            None => {}
         }
         self.core(core).waiting = Some(waiting);
         self.await_change(core, &waiting);

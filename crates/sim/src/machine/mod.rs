@@ -39,6 +39,7 @@ mod loads;
 mod memory;
 mod origins;
 mod outside;
+mod packets;
 mod pieces;
 mod queues;
 mod signals;
@@ -212,7 +213,12 @@ impl Machine {
     {
         let engine = Rc::clone(&self.inner) as Rc<dyn Engine>;
         let core = SteppedCore::new(engine, CoreId(id), ringwork_isa::Device(rank));
-        self.inner.kernels.borrow_mut().push(Some(Box::pin(kernel(core))));
+        let kernel = kernel(core.clone());
+        let kernel = async move {
+            kernel.await?;
+            core.check_all_awaited()
+        };
+        self.inner.kernels.borrow_mut().push(Some(Box::pin(kernel)));
         self.inner.outcomes.borrow_mut().push(None);
         TaskId(id)
     }

@@ -11,7 +11,7 @@ use crate::queue::EventQueue;
 use crate::time::{Ps, Rate};
 use crate::topology::Topology;
 use ringwork_isa::stepped::{Answer, Instruction};
-use ringwork_isa::{Compare, Notify, Result, Signal};
+use ringwork_isa::{Compare, Dtype, Epoch, Notify, ReduceOp, Result, Signal};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::Location;
 
@@ -95,11 +95,56 @@ pub(crate) struct Queued {
 pub(crate) struct Waiting {
     pub(crate) signal: Signal,
     pub(crate) slot: u32,
-    /// `None` if it only asks for the value.
-    pub(crate) wanted: Option<(Compare, i32)>,
+    pub(crate) wanted: Wanted,
     pub(crate) since_ps: Ps,
     /// The time the answer takes to come back.
     pub(crate) back_ps: Ps,
+}
+
+/// What a core asks of a signal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted {
+    /// To go on when it compares so.
+    Until(Compare, i32),
+    /// Whether it compares so now.
+    Test(Compare, i32),
+    /// Its value now.
+    Value,
+}
+
+impl Wanted {
+    /// What is waited for; `None` if the answer comes at once, whatever it is.
+    pub(crate) fn condition(self) -> Option<(Compare, i32)> {
+        match self {
+            Wanted::Until(compare, operand) => Some((compare, operand)),
+            Wanted::Test(..) | Wanted::Value => None,
+        }
+    }
+
+    /// The answer, if a signal of this value gives one.
+    #[inline(always)]
+    pub(crate) fn reply(self, value: i32) -> Option<Reply> {
+        match self {
+            Wanted::Until(compare, operand) => compare.holds(value, operand).then_some(Reply::Done),
+            Wanted::Test(compare, operand) => Some(Reply::Tested(compare.holds(value, operand))),
+            Wanted::Value => Some(Reply::Value(value)),
+        }
+    }
+}
+
+/// Packets that a core takes: it waits for one after the other, then reads all of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Taking {
+    pub(crate) dst: Located,
+    /// Where each payload is.
+    pub(crate) sources: Vec<Located>,
+    /// Flags that are still to be waited for, the next one last, each with the signal that stands for it in reports.
+    pub(crate) flags: Vec<(Signal, Signal)>,
+    pub(crate) dtype: Dtype,
+    pub(crate) op: ReduceOp,
+    pub(crate) epoch: Epoch,
+    /// When the questions after all of them were sent.
+    pub(crate) asked_ps: Ps,
 }
 
 /// An answer, small: the usual ones without the room that errors need.
@@ -109,6 +154,7 @@ pub(crate) enum Reply {
     None,
     Done,
     Value(i32),
+    Tested(bool),
     Other(Box<Result<Answer>>),
 }
 
@@ -154,6 +200,8 @@ pub(crate) struct Core {
     pub(crate) fetched_ps: Ps,
     pub(crate) combine_bytes: u64,
     pub(crate) waiting: Option<Waiting>,
+    /// The packets that it takes, while it waits for them.
+    pub(crate) taking: Option<Box<Taking>>,
     /// Its own signal, and another's.
     pub(crate) recent: [Recent; 2],
     /// Free peeks since the clock last moved for this core.
@@ -322,6 +370,7 @@ impl State {
             started_ps: start_ps,
             at: None,
             answer: Reply::None,
+            taking: None,
             open: false,
             polling: false,
             floor_ps: 0,

@@ -107,7 +107,7 @@ impl Trace {
     /// A wait that ended because of something that `cause` (rank, time) did. Questions about a value are no waits.
     #[inline]
     pub(crate) fn waited(&mut self, rank: u32, end: Ps, cause: (u32, Ps), waiting: &Waiting) {
-        if self.on && waiting.wanted.is_some() {
+        if self.on && waiting.wanted.condition().is_some() {
             let start = waiting.since_ps;
             if end > start && cause.0 != u32::MAX {
                 self.arrows.push(Arrow {

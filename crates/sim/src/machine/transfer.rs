@@ -7,6 +7,15 @@ use crate::net::Sent;
 use crate::time::Ps;
 use ringwork_isa::Work;
 
+/// How the bytes of another chip begin their way to a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fetch {
+    /// The core asks for them: that takes the way there first.
+    Asked,
+    /// The question was there before.
+    Waiting,
+}
+
 impl State {
     /// Hands a transfer to a DMA engine or its queue, and says when it is over; `None` if both are full.
     pub(crate) fn post(&mut self, core: u32, src: Option<&Located>, dst: &Located) -> Option<Until> {
@@ -190,7 +199,7 @@ impl State {
     pub(crate) fn fetch(
         &mut self,
         core: u32,
-        sources: &[Located],
+        (sources, asked): (&[Located], Fetch),
         dst: Option<Located>,
         combine_bytes: u64,
         answer: Reply,
@@ -205,19 +214,19 @@ impl State {
         let (rank, free) = (state.rank, !self.has_ports);
         for source in sources {
             if source.rank != rank || !free {
-                self.bring(core, source, true);
+                self.bring(core, source, Some(asked));
             }
         }
         if let Some(dst) = dst.filter(|dst| dst.rank != rank || !free) {
-            self.bring(core, &dst, false);
+            self.bring(core, &dst, None);
         }
         if self.core(core).fetches == 0 {
             self.fetched(core);
         }
     }
 
-    /// Sends one operand of a core's instruction to it, or from it.
-    fn bring(&mut self, core: u32, operand: &Located, to_core: bool) {
+    /// Sends one operand of a core's instruction to it; or, if `to_core` is `None`, from it.
+    fn bring(&mut self, core: u32, operand: &Located, to_core: Option<Fetch>) {
         let (now, rank) = (self.now(), self.core(core).rank);
         if operand.rank == rank && !self.port_costs(operand) {
             return;
@@ -225,8 +234,10 @@ impl State {
         let mut path = std::mem::take(&mut self.path);
         path.clear();
         let mut request = 0;
-        if to_core {
-            request = self.latency(rank, operand.rank);
+        if let Some(fetch) = to_core {
+            if let Fetch::Asked = fetch {
+                request = self.latency(rank, operand.rank);
+            }
             self.port(operand, &mut path);
             self.route(operand.rank, rank, &mut path);
         } else {

@@ -14,9 +14,10 @@ mod algorithms;
 pub use algorithms::*;
 
 use ringwork_isa::{
-    Compare, Contributions, Core, Counted, Dtype, Element, Notify, Rank, Region, Result, Segment, Shared,
-    Signal, Signals, Span, Wrong,
+    Compare, Contributions, Core, Counted, Dtype, Element, Notify, Rank, Result, Segment, Shared, Signal,
+    Signals, Wrong,
 };
+use ringwork_layout::{BufferPlace, CellRow, Layout, WindowBuilder};
 use ringwork_sim::{Machine, Options, SegmentSpec, SimCore, Topology};
 use std::future::Future;
 
@@ -31,46 +32,27 @@ pub struct Domain<T> {
 }
 
 const SIGNALS: u32 = 512;
-const HEAD: u64 = SIGNALS as u64 * 128;
 
 impl<T: Element> Domain<T> {
+    /// Where the signals, a buffer and scratch of so many elements are.
+    pub fn places(n: usize, count: usize, scratch: usize) -> (Layout, CellRow, [BufferPlace; 2]) {
+        let mut window = WindowBuilder::default();
+        let row = window.row(SIGNALS).unwrap();
+        let buffers = [count, scratch].map(|count| window.buffer(T::DTYPE, count).unwrap());
+        (window.packed(Segment(1), u32::try_from(n).unwrap()), row, buffers)
+    }
+
     pub fn new(me: usize, n: usize, count: usize, scratch: usize) -> Domain<T> {
-        let size = T::DTYPE.bytes() as u64;
-        let stride = HEAD + (count + scratch) as u64 * size;
-        let me32 = Rank(u32::try_from(me).unwrap());
-        let ranks = u32::try_from(n).unwrap();
-        let span = |base: u64, len: usize| {
-            let span = Span {
-                segment: Segment(1),
-                base,
-                stride,
-                me: me32,
-                rank: me32,
-                ranks,
-                dtype: T::DTYPE,
-                start: 0,
-                len: len as u64,
-            };
-            Region::from_span(span).unwrap()
-        };
+        let (layout, row, buffers) = Domain::<T>::places(n, count, scratch);
+        let rank = Rank(u32::try_from(me).unwrap());
+        let [buffer, scratch] = buffers.map(|place| layout.region(rank, place));
         Domain {
             me,
             n,
-            buffer: span(HEAD, count),
-            scratch: span(HEAD + count as u64 * size, scratch),
-            signals: Signals {
-                segment: Segment(1),
-                base: 0,
-                stride,
-                count: SIGNALS,
-                me: me32,
-                ranks,
-            },
+            buffer,
+            scratch,
+            signals: layout.signals(rank, row),
         }
-    }
-
-    pub fn stride(count: usize, scratch: usize) -> u64 {
-        HEAD + (count + scratch) as u64 * T::DTYPE.bytes() as u64
     }
 
     pub fn signal(&self, index: usize) -> Signal {
@@ -114,7 +96,7 @@ pub fn machine_with<T: Element>(
     let spec = SegmentSpec {
         segment: Segment(1),
         members: (0..ranks).collect(),
-        bytes: Domain::<T>::stride(count, scratch) * u64::from(ranks),
+        bytes: Domain::<T>::places(ranks as usize, count, scratch).0.bytes(),
         memory: 0,
     };
     machine.define(spec).unwrap();
@@ -123,7 +105,8 @@ pub fn machine_with<T: Element>(
 
 /// Where the buffer of a rank begins.
 fn buffer_at<T: Element>(rank: u32, count: usize, scratch: usize) -> u64 {
-    Domain::<T>::stride(count, scratch) * u64::from(rank) + HEAD
+    let (layout, _, [buffer, _]) = Domain::<T>::places(rank as usize + 1, count, scratch);
+    layout.data_at(Rank(rank), buffer.offset, 0).unwrap()
 }
 
 /// Runs a kernel on every rank of such a machine.
@@ -190,6 +173,14 @@ where
 pub fn origin(machine: &Machine, rank: usize, count: usize, scratch: usize) -> Contributions {
     let at = buffer_at::<u8>(u32::try_from(rank).unwrap(), count, scratch);
     machine.origin(Segment(1), at, count as u64).unwrap()
+}
+
+/// Where the scratch of a rank comes from.
+pub fn scratch_origin(machine: &Machine, rank: usize, count: usize, scratch: usize) -> Contributions {
+    let (layout, _, [_, place]) = Domain::<u8>::places(machine.ranks() as usize, count, scratch);
+    let (rank, bytes) = (Rank(u32::try_from(rank).unwrap()), place.bytes() as u64);
+    let at = layout.data_at(rank, place.offset, bytes).unwrap();
+    machine.origin(Segment(1), at, bytes).unwrap()
 }
 
 /// What is wrong with a rank's buffer if each byte of it should be all ranks' there.

@@ -1,0 +1,134 @@
+//! Starting one rank.
+
+use super::{Job, RANK_VARIABLE, RENDEZVOUS_VARIABLE, SIZE_VARIABLE};
+use crate::error::{Error, Result};
+use crate::process::death_watch::End;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use rustix::thread::CpuSet;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStderr, ChildStdout, Command, Stdio};
+
+/// A started rank.
+#[derive(Debug)]
+pub(super) struct Process {
+    pid: Pid,
+    pub(super) pidfd: OwnedFd,
+    /// It leads a process group of its own, so that what it starts ends with it.
+    leads: bool,
+    pub(super) end: Option<End>,
+}
+
+/// Its output, if that is not the launcher's own.
+pub(super) type Pipes = (Option<ChildStdout>, Option<ChildStderr>);
+
+/// A text that no other job has.
+pub(super) fn rendezvous() -> String {
+    // Keyed with random bits of the operating system, newly for every call.
+    let random = RandomState::new().hash_one(std::time::SystemTime::now());
+    format!("{}-{random:016x}", std::process::id())
+}
+
+impl Process {
+    pub(super) fn start(
+        job: &Job,
+        rank: u32,
+        rendezvous: &str,
+        cores: Option<CpuSet>,
+    ) -> Result<(Process, Pipes)> {
+        let mut command = Command::new(&job.program);
+        command
+            .args(&job.arguments)
+            .envs(job.variables.iter().map(|(name, value)| (name, value)))
+            .env(RANK_VARIABLE, rank.to_string())
+            .env(SIZE_VARIABLE, job.size.to_string())
+            .env(RENDEZVOUS_VARIABLE, rendezvous);
+        if rank > 0 {
+            command.stdin(Stdio::null());
+        }
+        if job.tag_output {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        // Who reads from a terminal must stay in the group that it talks to.
+        let leads = rank > 0 || !io::stdin().is_terminal();
+        if leads {
+            command.process_group(0);
+        }
+        die_with_parent(&mut command, cores);
+        let doing = || format!("starting rank {rank}, `{}`", job.program.to_string_lossy());
+        let mut child = command.spawn().map_err(Error::system(doing()))?;
+        // The child is ours and not reaped, so its number cannot have been reused.
+        let pid = Pid::from_child(&child);
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(Error::system(doing()))?;
+        let pipes = (child.stdout.take(), child.stderr.take());
+        let process = Process {
+            pid,
+            pidfd,
+            leads,
+            end: None,
+        };
+        Ok((process, pipes))
+    }
+
+    /// Sends a signal to it and to what it started, unless it has been reaped (RANK-3).
+    pub(super) fn signal(&self, signal: Signal) {
+        if self.end.is_some() {
+            return;
+        }
+        // The one failure is that it has just ended, which is what was wanted.
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
+        if self.leads {
+            let _ = rustix::process::kill_process_group(self.pid, signal);
+        }
+    }
+
+    /// Takes its end, if it has ended, and kills what it left behind.
+    pub(super) fn reap(&mut self) -> Option<End> {
+        let look = |options| rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), options);
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        if let Ok(None) = look(ended | WaitIdOptions::NOWAIT) {
+            return None;
+        }
+        self.signal(Signal::KILL);
+        let end = match look(ended) {
+            Ok(Some(status)) => match (status.exit_status(), status.terminating_signal()) {
+                (_, Some(signal)) => End::Killed(signal),
+                (code, None) => End::Exited(code.unwrap_or(-1)),
+            },
+            // Somebody else in this process reaped it: all that is known is that it is gone.
+            Ok(None) | Err(_) => End::Exited(-1),
+        };
+        self.end = Some(end);
+        self.end
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.end.is_none() {
+            self.signal(Signal::KILL);
+            let _ = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
+        }
+    }
+}
+
+/// RANK-1, and the cores.
+fn die_with_parent(command: &mut Command, cores: Option<CpuSet>) {
+    let launcher = Pid::from_raw(std::process::id().cast_signed());
+    let before_exec = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have died before that was asked for: nobody would then end this process.
+        if rustix::process::getppid() != launcher {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if let Some(cores) = &cores {
+            rustix::thread::sched_setaffinity(None, cores)?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls on data that was made before the fork: no allocation,
+    // no lock. (`ErrorKind` becomes an `io::Error` without allocating.)
+    unsafe { command.pre_exec(before_exec) };
+}

@@ -1,0 +1,298 @@
+//! The rendezvous: how processes that know only an address and their rank find each other.
+//!
+//! Rank 0 listens, the others say who they are and wait. When all have come, each is told of all, with the
+//! descriptor of the first segment. When one ends meanwhile, or time is up, everybody who has come is told who
+//! is missing.
+
+use super::socket::{check_user, connect, listen};
+use super::{Attendant, Peer};
+use crate::error::{Error, Result};
+use crate::process::bootstrap_socket::{Wire, poll_for};
+use crate::segment::{Attached, Layout};
+use ringwork_isa::Rank;
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::SocketFlags;
+use serde::{Deserialize, Serialize};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// What a process says when it comes.
+#[derive(Debug, Serialize, Deserialize)]
+struct Join {
+    version: u64,
+    rank: u32,
+    size: u32,
+    peer: Peer,
+}
+
+/// What it is told when all have come; the descriptor of the first segment is in the same packet.
+#[derive(Debug, Serialize, Deserialize)]
+enum Welcome {
+    Here { layout: Layout, peers: Vec<Peer> },
+    Refused(String),
+}
+
+const VERSION: u64 = ringwork_isa::signature_hash(concat!("ringwork peers v1 ", env!("CARGO_PKG_VERSION")));
+
+/// Longest that a process may take to say who it is once it has connected, and that all take who are turned away.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Those who have come, by rank.
+struct Guests {
+    joined: Vec<Option<(Peer, Wire)>>,
+}
+
+impl Guests {
+    fn new(size: u32) -> Guests {
+        Guests {
+            joined: (0..size).map(|_| None).collect(),
+        }
+    }
+
+    /// The ranks that have not come, but 0.
+    fn missing(&self) -> Vec<String> {
+        let absent = |(rank, guest): (usize, &Option<_>)| guest.is_none().then(|| rank.to_string());
+        self.joined
+            .iter()
+            .enumerate()
+            .skip(1)
+            .filter_map(absent)
+            .collect()
+    }
+
+    fn come(&self) -> impl Iterator<Item = (usize, &(Peer, Wire))> {
+        self.joined
+            .iter()
+            .enumerate()
+            .filter_map(|(rank, guest)| Some((rank, guest.as_ref()?)))
+    }
+
+    /// Waits until somebody knocks; an error if one who has come ends meanwhile.
+    fn wait(&self, listener: &OwnedFd, left: Duration) -> Result<bool> {
+        let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
+        // Guests say nothing more: whatever can be read is the end of them.
+        fds.extend(self.come().map(|(_, (_, wire))| PollFd::new(wire, PollFlags::IN)));
+        poll_for(&mut fds, Some(left))?;
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if let Some(((rank, _), _)) = self.come().zip(&ready[1..]).find(|(_, ended)| **ended) {
+            return Err(Error::Gone {
+                who: format!("rank {rank}"),
+                cause: "it ended before everybody had come".into(),
+            });
+        }
+        Ok(ready[0])
+    }
+
+    /// Takes what a process says when it comes.
+    fn admit(&mut self, wire: Wire, size: u32, deadline: Instant) -> Result<()> {
+        let Ok(Some((join, _))) = wire.recv::<Join>(Some(deadline.min(Instant::now() + PATIENCE))) else {
+            return Ok(());
+        };
+        let refusal = if join.version != VERSION {
+            Some("it is another version of ringwork".to_owned())
+        } else if join.size != size {
+            Some(format!("it counts {} ranks and rank 0 counts {size}", join.size))
+        } else if join.rank == 0 || join.rank >= size || self.joined[join.rank as usize].is_some() {
+            Some(format!(
+                "there are two of rank {}, or fewer ranks than that",
+                join.rank
+            ))
+        } else {
+            None
+        };
+        let Some(why) = refusal else {
+            self.joined[join.rank as usize] = Some((join.peer, wire));
+            return Ok(());
+        };
+        let _ = wire.send(&Welcome::Refused(why.clone()), None);
+        Err(Error::Gone {
+            who: format!("rank {}", join.rank),
+            cause: why,
+        })
+    }
+
+    /// Tells everybody that it came to nothing.
+    fn refuse(&self, why: &Error) {
+        for (_, (_, wire)) in self.come() {
+            let _ = wire.send(&Welcome::Refused(why.to_string()), None);
+        }
+    }
+}
+
+/// Tells whoever has knocked and was not let in yet that it came to nothing.
+fn turn_away(listener: &OwnedFd, why: &Error) {
+    let until = Instant::now() + PATIENCE;
+    let knocking = || poll_for(&mut [PollFd::new(listener, PollFlags::IN)], Some(Duration::ZERO));
+    while Instant::now() < until && knocking().is_ok_and(|knocking| knocking) {
+        let Ok(socket) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else {
+            return;
+        };
+        if check_user(&socket, "a stranger").is_ok() {
+            let wire = Wire::from_fd(socket, "a rank".into());
+            // What it says is heard first: to hang up on unread words is an error at its end, in place of the answer.
+            let _ = wire.recv::<Join>(Some(until));
+            let _ = wire.send(&Welcome::Refused(why.to_string()), None);
+        }
+    }
+}
+
+impl Attendant {
+    /// Meets `size` processes at `rendezvous` as `rank`: returns all of them in rank order, and the first
+    /// segment, which rank 0 makes by `make`.
+    ///
+    /// # Errors
+    /// If somebody does not come in time, ends, or the ranks do not fit together: who, and why. Everybody who
+    /// has come is told the same.
+    pub fn meet(
+        &self,
+        rendezvous: &str,
+        rank: Rank,
+        size: u32,
+        limit: Duration,
+        make: impl FnOnce() -> Result<Attached>,
+    ) -> Result<(Vec<Peer>, Attached)> {
+        let deadline = Instant::now() + limit;
+        if rank.0 != 0 {
+            return self.join(rendezvous, rank, size, deadline);
+        }
+        let listener = if size > 1 { Some(listen(rendezvous)?) } else { None };
+        self.host(listener.as_ref(), size, limit, deadline, make)
+    }
+
+    /// Waits for everybody at the door of the rendezvous; whoever has come is told if it comes to nothing.
+    fn host(
+        &self,
+        listener: Option<&OwnedFd>,
+        size: u32,
+        limit: Duration,
+        deadline: Instant,
+        make: impl FnOnce() -> Result<Attached>,
+    ) -> Result<(Vec<Peer>, Attached)> {
+        let mut guests = Guests::new(size);
+        let met = self.receive(&mut guests, listener, limit, deadline, make);
+        if let Err(error) = &met {
+            guests.refuse(error);
+            if let Some(listener) = listener {
+                turn_away(listener, error);
+            }
+        }
+        met
+    }
+
+    fn receive(
+        &self,
+        guests: &mut Guests,
+        listener: Option<&OwnedFd>,
+        limit: Duration,
+        deadline: Instant,
+        make: impl FnOnce() -> Result<Attached>,
+    ) -> Result<(Vec<Peer>, Attached)> {
+        let size = u32::try_from(guests.joined.len()).unwrap_or(u32::MAX);
+        while let Some(listener) = listener
+            && let missing = guests.missing()
+            && !missing.is_empty()
+        {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !guests.wait(listener, left)? {
+                if left.is_zero() {
+                    let what = format!("waiting for rank {} to join the job", missing.join(", "));
+                    return Err(Error::Deadline {
+                        what,
+                        limit_ms: limit.as_millis(),
+                    });
+                }
+                continue;
+            }
+            let Ok(socket) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else {
+                continue;
+            };
+            if check_user(&socket, "a stranger").is_ok() {
+                guests.admit(Wire::from_fd(socket, "a rank".into()), size, deadline)?;
+            }
+        }
+        let mut peers = vec![self.me.clone()];
+        peers.extend(guests.come().map(|(_, (peer, _))| peer.clone()));
+        let segment = make()?;
+        for (rank, (_, wire)) in guests.come() {
+            let welcome = Welcome::Here {
+                layout: segment.layout(),
+                peers: peers.clone(),
+            };
+            wire.send(&welcome, segment.fd()).map_err(|error| Error::Gone {
+                who: format!("rank {rank}"),
+                cause: format!("it ended at the rendezvous ({error})"),
+            })?;
+        }
+        Ok((peers, segment))
+    }
+
+    fn join(
+        &self,
+        rendezvous: &str,
+        rank: Rank,
+        size: u32,
+        deadline: Instant,
+    ) -> Result<(Vec<Peer>, Attached)> {
+        let wire = connect(rendezvous, "rank 0", deadline)?;
+        wire.send(
+            &Join {
+                version: VERSION,
+                rank: rank.0,
+                size,
+                peer: self.me.clone(),
+            },
+            None,
+        )?;
+        // Rank 0 has the same limit, and says who is missing: give it a moment to do so.
+        match wire.recv(Some(deadline + PATIENCE))? {
+            Some((Welcome::Here { layout, peers }, Some(fd))) if peers.len() == size as usize => {
+                Ok((peers, Attached::open(fd, layout)?))
+            }
+            Some((Welcome::Refused(why), _)) => Err(Error::Gone {
+                who: "the rendezvous".into(),
+                cause: why,
+            }),
+            Some(_) => {
+                Err(ringwork_isa::Error::corrupt("the welcome", "peers", "another number", size).into())
+            }
+            None => Err(Error::Gone {
+                who: "rank 0".into(),
+                cause: "it ended at the rendezvous".into(),
+            }),
+        }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_knocks_while_it_comes_to_nothing_is_told_why() {
+        let address = format!("ringwork-test-knocking-{}", std::process::id());
+        let attendant = Attendant::start().unwrap();
+        let listener = listen(&address).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let knock = |rank, size| {
+            let wire = connect(&address, "rank 0", deadline).unwrap();
+            let (version, peer) = (VERSION, attendant.me.clone());
+            let join = Join {
+                version,
+                rank,
+                size,
+                peer,
+            };
+            wire.send(&join, None).unwrap();
+            wire
+        };
+        let (_wrong, right) = (knock(1, 9), knock(2, 3));
+        let make = || unreachable!("not everybody comes");
+        let met = attendant.host(Some(&listener), 3, Duration::from_secs(10), deadline, make);
+        let why = met.unwrap_err().to_string();
+        assert!(why.contains("it counts 9 ranks"), "{why}");
+        match right.recv::<Welcome>(Some(deadline)).unwrap() {
+            Some((Welcome::Refused(told), _)) => assert_eq!(told, why),
+            other => panic!("{other:?}"),
+        }
+    }
+}

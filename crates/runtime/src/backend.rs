@@ -1,0 +1,213 @@
+//! The seam between a worker and a platform: memory by number, tasks by chip, events.
+//!
+//! Everything above speaks to a [`Backend`] in the types of this module, and cannot tell processes from a
+//! simulation. To add a platform, implement `Backend` in a file beside [`native`] and [`sim`], and name it in
+//! [`Platform`](crate::Platform) and [`launch`]. Of the crate
+//! `ringwork-native` a platform needs the [`Interrupter`] only.
+
+pub(crate) mod native;
+pub(crate) mod sim;
+
+use crate::config::NodeBuilder;
+use crate::domain::DomainPlan;
+use crate::error::{Error, Result};
+use crate::platform::{Platform, Simulated};
+use crate::timeline::Records;
+use native::{HostSegment, NativeBackend};
+use ringwork_isa::{Rank, Segment, Signal, Site, Task};
+pub(crate) use ringwork_layout::Layout;
+pub use ringwork_native::Interrupter;
+use ringwork_registry::UnknownKernel;
+use ringwork_sim::timeline::Timeline;
+use sim::SimBackend;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A segment to be made, and the chips that map it; in rank order if it is a domain's windows.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentPlan {
+    pub(crate) layout: Layout,
+    /// Such as `window "tp"`.
+    pub(crate) what: String,
+    pub(crate) members: Members,
+}
+
+/// The members of a domain that are chips of one worker: consecutive ranks, since a domain may reach over workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Members {
+    /// The rank of the first.
+    pub(crate) first: u32,
+    /// The chips, by position, in rank order.
+    pub(crate) chips: Vec<usize>,
+}
+
+impl Members {
+    /// All members of a domain of one worker.
+    pub(crate) fn all(chips: impl Into<Vec<usize>>) -> Members {
+        let chips = chips.into();
+        Members { first: 0, chips }
+    }
+
+    /// The rank of a chip, if it is a member.
+    pub(crate) fn rank_of(&self, chip: usize) -> Option<Rank> {
+        let place = self.chips.iter().position(|member| *member == chip)?;
+        self.first.checked_add(u32::try_from(place).ok()?).map(Rank)
+    }
+
+    /// The chip with this rank, if it is a member.
+    pub(crate) fn chip_of(&self, rank: Rank) -> Option<usize> {
+        let place = usize::try_from(rank.0.checked_sub(self.first)?).ok()?;
+        self.chips.get(place).copied()
+    }
+}
+
+/// Something that happened on a chip.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A task ended. `task` is the number that it was submitted with.
+    Ran {
+        chip: usize,
+        task: u64,
+        outcome: std::result::Result<(), Failure>,
+    },
+    /// The chip could not map a segment that was handed to it.
+    NotMapped { chip: usize, message: String },
+    /// The chip is gone.
+    Ended { chip: usize, cause: String },
+}
+
+/// How a kernel failed on a chip that lives on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// It returned an error.
+    #[error("{0}")]
+    Returned(ringwork_isa::Error),
+    /// It panicked.
+    #[error("the kernel panicked at {site}: {message}")]
+    Panicked {
+        /// The panic's message.
+        message: String,
+        /// Where.
+        site: Site,
+    },
+    /// It was not begun: a domain that it uses had been aborted.
+    #[error("not begun: {why}")]
+    NotBegun {
+        /// The member whose death caused that.
+        dead: Option<Rank>,
+        /// Why.
+        why: String,
+    },
+    /// The chip has no such kernel.
+    #[error("{0}")]
+    Unknown(UnknownKernel),
+}
+
+/// What a chip was last seen doing.
+#[derive(Clone, Debug)]
+pub(crate) struct LastSeen {
+    /// Grows while the chip makes progress.
+    pub(crate) count: u64,
+    /// Such as `wait at src/kernel.rs:12`.
+    pub(crate) what: String,
+}
+
+/// Brings the chips of a node up, with the domains that were configured and the data staged in them. Each chip may use
+/// one segment for its own graphs, from `own` on.
+///
+/// # Errors
+/// The first chip that did not come up, or that there is no memory.
+pub(crate) fn launch(
+    builder: &mut NodeBuilder,
+    plans: &[DomainPlan],
+    own: Segment,
+) -> Result<Box<dyn Backend>> {
+    Ok(match builder.platform.clone() {
+        Platform::Native => Box::new(NativeBackend::launch(builder, plans)?),
+        Platform::Sim(simulation) => Box::new(SimBackend::launch(&simulation, builder, plans, own)?),
+    })
+}
+
+/// Waits for events of a backend while the backend itself is not locked.
+pub(crate) trait Waiter: Send + Sync {
+    /// Waits until something happens; false at the deadline or when interrupted.
+    fn wait(&self, deadline: Option<Instant>) -> bool;
+    /// Ends the wait.
+    fn wake(&self);
+}
+
+/// What a platform does for a worker. Chips are named by their position among the worker's devices.
+pub(crate) trait Backend: Send {
+    fn create(&mut self, plan: &SegmentPlan) -> Result<()>;
+    /// Takes a part in a domain that reaches over other workers of this host; false if its chips cannot map memory
+    /// of this host.
+    fn join(&mut self, _segment: &HostSegment, _plan: &SegmentPlan) -> Result<bool> {
+        Ok(false)
+    }
+    /// The first of these members whose chip has ended, and how.
+    fn dead_member(&self, _members: &Members) -> Option<(Rank, String)> {
+        None
+    }
+    /// Frees a segment once the tasks submitted before are done with it.
+    fn release(&mut self, segment: Segment, chips: &[usize]);
+    /// Copies host bytes into a rank's data; false if they do not fit.
+    fn write(&self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> bool;
+    /// Copies a rank's data out; false if it is not all there.
+    fn read(&self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool;
+    /// A signal's value now, with everything before the notify that gave it; `None` if there is none.
+    fn peek(&self, signal: &Signal) -> Option<i32>;
+    /// Sets a signal from outside, after everything written before; false if there is none.
+    fn notify(&self, signal: &Signal, value: i32) -> bool;
+    /// Names the signals that the host waits for. Returns whether a wait ends when one of them changes; a virtual
+    /// clock then stops until the host has seen it.
+    fn watch(&mut self, _signals: &[Signal]) -> bool {
+        false
+    }
+    /// Whether virtual time passes right now: what the host would read now depends on when it reads.
+    fn moving(&self) -> bool {
+        false
+    }
+    /// Whether the host will notify signals of this domain: a kernel that waits there may be waiting for it.
+    fn attend(&mut self, _segment: Segment, _attended: bool) {}
+    /// Ends every wait in a domain.
+    fn abort(&mut self, segment: Segment, reason: &str);
+    /// Back to fresh signals, unless a member has ended. Only while no task uses the domain, and only if all its
+    /// members are this worker's.
+    fn reset(&mut self, segment: Segment, members: &Members);
+    /// Sends a task; false if there is no room for now. `Error::Gone` if the chip has ended: its end is among the
+    /// events then, or will be.
+    fn submit(&mut self, chip: usize, id: u64, task: &Task) -> Result<bool>;
+    fn events(&mut self) -> Vec<Event>;
+    /// Waits until something happens; false at the deadline or when interrupted.
+    fn wait(&mut self, deadline: Option<Instant>) -> bool;
+    /// Waits as `wait` does, while others use the backend; `None` if the platform cannot do that.
+    fn waiter(&self) -> Option<Arc<dyn Waiter>> {
+        None
+    }
+    fn interrupted(&self) -> bool;
+    fn interrupter(&self) -> Interrupter;
+    /// How a chip ended, if it has.
+    fn end(&self, chip: usize) -> Option<String>;
+    fn last_seen(&self, chip: usize) -> LastSeen;
+    fn pid(&self, chip: usize) -> Option<u32>;
+    fn kill(&mut self, chip: usize);
+    fn close(&mut self);
+    /// Where virtual time is; `None` where time is real.
+    fn simulated(&self) -> Option<Simulated> {
+        None
+    }
+    /// What the chips have recorded; `None` where they do not.
+    fn records(&self) -> Option<Records> {
+        None
+    }
+    /// What ran where and when, if the platform itself keeps it.
+    fn timeline(&self) -> Option<Timeline> {
+        None
+    }
+}
+
+impl From<ringwork_layout::LayoutError> for Error {
+    fn from(error: ringwork_layout::LayoutError) -> Error {
+        Error::Platform(Box::new(error))
+    }
+}

@@ -1,0 +1,111 @@
+//! What handles to memory (tensors, buffers, intermediates) have in common: a length, slices, and copies between
+//! them and the host.
+
+use crate::error::{Error, Result};
+use crate::node::Shared;
+use ringwork_isa::{Element, Rank, Segment, Span};
+use std::ops::Range;
+
+/// `count` elements of memory that is one chip's alone.
+pub(crate) fn private<T: Element>(segment: Segment, base: u64, count: usize) -> Span {
+    Span {
+        segment,
+        base,
+        stride: 0,
+        me: Rank(0),
+        rank: Rank(0),
+        ranks: 1,
+        dtype: T::DTYPE,
+        start: 0,
+        len: count as u64,
+    }
+}
+
+pub(crate) fn len(span: &Span) -> usize {
+    usize::try_from(span.len).unwrap_or(usize::MAX)
+}
+
+/// A handle with a `span` says how many elements it has.
+macro_rules! counted {
+    ($handle:ident) => {
+        impl<T: ::ringwork_isa::Element> $handle<T> {
+            /// Number of elements.
+            #[must_use]
+            pub fn len(&self) -> usize {
+                $crate::handle_ops::len(&self.span)
+            }
+
+            /// Whether there are none.
+            #[must_use]
+            pub fn is_empty(&self) -> bool {
+                self.span.len == 0
+            }
+        }
+    };
+}
+pub(crate) use counted;
+
+/// A handle with a `span` of one chip's memory is an argument of kernels there.
+macro_rules! chip_argument {
+    ($handle:ident) => {
+        $crate::handle_ops::chip_argument! { $handle: In Out InOut }
+    };
+    ($handle:ident: $($access:ident)*) => {$(
+        impl<T: ::ringwork_isa::Element> ::ringwork_isa::Argument<::ringwork_isa::$access<T>> for $handle<T> {
+            fn to_arg(&self) -> ::ringwork_isa::Arg {
+                ::ringwork_isa::Arg::Memory(self.span)
+            }
+        }
+    )*};
+}
+pub(crate) use chip_argument;
+
+/// Some of the elements of a span; `what` says what they are part of.
+pub(crate) fn slice(span: &Span, range: Range<usize>, what: impl FnOnce() -> String) -> Result<Span> {
+    if range.start > range.end || range.end > len(span) {
+        return Err(Error::Length {
+            what: what(),
+            have: len(span),
+            asked: range.end,
+        });
+    }
+    Ok(Span {
+        start: span.start + range.start as u64,
+        len: range.len() as u64,
+        ..*span
+    })
+}
+
+/// Where a span begins in its rank's data, if the whole it is a slice of begins at `offset`.
+pub(crate) fn byte_offset(span: &Span, offset: u64) -> u64 {
+    offset + span.start * span.dtype.bytes() as u64
+}
+
+impl Shared {
+    /// Copies host data into a rank's part of a span, after the tasks submitted before.
+    pub(crate) fn write_span<T: Element>(
+        &self,
+        span: &Span,
+        (rank, offset): (Rank, u64),
+        data: &[T],
+        what: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if data.len() != len(span) {
+            return Err(Error::Length {
+                what: what(),
+                have: len(span),
+                asked: data.len(),
+            });
+        }
+        let (at, bytes) = (byte_offset(span, offset), bytemuck::cast_slice(data));
+        self.lock_when_idle()?.write(span.segment, rank, at, bytes)
+    }
+
+    /// Copies a rank's part of a span to the host, after the tasks submitted before.
+    pub(crate) fn read_span<T: Element>(&self, span: &Span, (rank, offset): (Rank, u64)) -> Result<Vec<T>> {
+        let mut data = vec![T::zeroed(); len(span)];
+        let (at, bytes) = (byte_offset(span, offset), bytemuck::cast_slice_mut(&mut data));
+        self.lock_when_idle()?.read(span.segment, rank, at, bytes)?;
+        Ok(data)
+    }
+}

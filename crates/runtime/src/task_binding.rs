@@ -1,0 +1,275 @@
+//! Binding: a task with its ranks and addresses filled in, and the memory that its arguments say it touches.
+//!
+//! # Rules
+//! - **BIND-1 (own memory).** `In`, `Out` and `InOut` touch the bytes that they name; what overlaps and is
+//!   written is ordered.
+//! - **BIND-2 (shared memory).** A `Shared`, `Signals` or `Barrier` touches its chip's own part, as one that is
+//!   read and written. Tasks of one chip, and groups that have a chip in common, keep the order of submission;
+//!   between tasks of different chips nothing is inferred: kernels order that with signals.
+//! - **BIND-3 (held).** Memory that a task uses is freed only when the task is over.
+
+use crate::error::{Error, Result};
+use crate::node::State;
+use ringwork_engine::{AccessKind, BufferId, SignalId, Spec, View};
+use ringwork_isa::{
+    Arg, Barrier, KernelId, Rank, SIGNAL_STRIDE_BYTES, Segment, Signal, Signals, Span, Tag, Task,
+};
+use std::fmt;
+
+/// The holder of a handle to one member's part, before it is known which chip uses it.
+pub(crate) const WHOEVER: Rank = Rank(u32::MAX);
+
+/// A task of the graph.
+#[derive(Debug)]
+pub(crate) struct BoundTask {
+    pub(crate) parts: Parts,
+    /// Memory that is kept for it (BIND-3).
+    pub(crate) segments: Vec<Segment>,
+    /// Signals that it waits for.
+    pub(crate) signals: Vec<Signal>,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Parts {
+    /// A kernel on each of these chips.
+    Chips(Vec<(usize, Task)>),
+    /// A kernel on any chip; its ranks are filled in when it is known which.
+    Anywhere(Task),
+    /// A closure on the host, by name.
+    Host(String),
+}
+
+impl BoundTask {
+    pub(crate) fn kernel(&self) -> Option<&KernelId> {
+        match &self.parts {
+            Parts::Chips(parts) => parts.first().map(|(_, task)| &task.kernel),
+            Parts::Anywhere(task) => Some(&task.kernel),
+            Parts::Host(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for BoundTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.parts, self.kernel()) {
+            (Parts::Host(name), _) => f.write_str(name),
+            (_, Some(kernel)) => kernel.fmt(f),
+            (_, None) => f.write_str("nothing"),
+        }
+    }
+}
+
+/// The buffer that a segment is to the engine. Views are byte ranges of the whole segment, all ranks.
+fn buffer_of(segment: Segment) -> BufferId {
+    BufferId::new(segment.0.into())
+}
+
+/// The number that a signal has in the engine.
+pub(crate) fn signal_id(signal: &Signal) -> SignalId {
+    let cell = signal.offset().unwrap_or(0) / SIGNAL_STRIDE_BYTES;
+    SignalId(u64::from(signal.segment().0) << 32 | cell & u64::from(u32::MAX))
+}
+
+/// What it means for a kernel's access that it is one of these.
+fn access_kind(tag: Tag) -> Option<AccessKind> {
+    match tag {
+        Tag::Input => Some(AccessKind::Input),
+        Tag::Output => Some(AccessKind::OutputExisting),
+        Tag::InOut | Tag::Shared => Some(AccessKind::InOut),
+        Tag::Value => None,
+    }
+}
+
+impl State {
+    /// Fills in the ranks that a chip has in the domains of a task's arguments, and adds what the task
+    /// touches there to `spec` and what it keeps to `segments`.
+    pub(crate) fn bind(
+        &self,
+        chip: usize,
+        task: &Task,
+        spec: &mut Spec,
+        segments: &mut Vec<Segment>,
+    ) -> Result<Task> {
+        let mut args = Vec::with_capacity(task.args.len());
+        for (index, arg) in task.args.iter().enumerate() {
+            let tag = task.params.get(index).map_or(Tag::Input, |param| param.tag);
+            args.push(self.bind_arg(chip, *arg, tag, spec, segments)?);
+        }
+        Ok(Task {
+            kernel: task.kernel.clone(),
+            params: task.params,
+            args,
+        })
+    }
+
+    fn bind_arg(
+        &self,
+        chip: usize,
+        arg: Arg,
+        tag: Tag,
+        spec: &mut Spec,
+        segments: &mut Vec<Segment>,
+    ) -> Result<Arg> {
+        let Some(segment) = arg.segment() else {
+            return Ok(arg);
+        };
+        if let Some(bound) = self.bind_intermediate(chip, &arg, tag, spec)? {
+            return Ok(bound);
+        }
+        let arg = on_rank(arg, self.rank_in(chip, segment)?);
+        touch(spec, &arg, tag);
+        keep(segments, segment);
+        Ok(arg)
+    }
+
+    /// The rank of a chip in a segment that it has a part in.
+    fn rank_in(&self, chip: usize, segment: Segment) -> Result<Rank> {
+        self.usable(segment)?;
+        let known = &self.segments[&segment];
+        known.members.rank_of(chip).ok_or_else(|| Error::NotAMember {
+            device: self.devices[chip],
+            what: known.what.clone(),
+        })
+    }
+
+    /// A task that may run on any chip, as `chip` runs it. It was checked when it was submitted.
+    pub(crate) fn bind_late(&self, chip: usize, task: &Task) -> Task {
+        let rank = |segment| {
+            let known = self.segments.get(&segment);
+            let rank = known.and_then(|known| known.members.rank_of(chip));
+            rank.unwrap_or(Rank(0))
+        };
+        let bound = |arg: &Arg| arg.segment().map_or(*arg, |segment| on_rank(*arg, rank(segment)));
+        Task {
+            args: task.args.iter().map(bound).collect(),
+            ..task.clone()
+        }
+    }
+
+    /// Adds what a task touches that may run on any chip; returns the chips that have all of it.
+    pub(crate) fn bind_anywhere(
+        &self,
+        task: &Task,
+        spec: &mut Spec,
+        segments: &mut Vec<Segment>,
+    ) -> Result<Vec<usize>> {
+        let mut chips: Vec<usize> = (0..self.devices.len())
+            .filter(|chip| self.backend.end(*chip).is_none())
+            .collect();
+        for (arg, param) in task.args.iter().zip(task.params) {
+            let Some(segment) = arg.segment() else { continue };
+            if let Some(placed) = self.intermediate(segment)? {
+                chips.retain(|chip| *chip == placed.chip);
+                self.bind_intermediate(placed.chip, arg, param.tag, spec)?;
+                continue;
+            }
+            self.usable(segment)?;
+            let known = &self.segments[&segment];
+            let named = matches!(arg, Arg::Memory(span) if span.stride == 0 || span.me == WHOEVER);
+            if !named {
+                let why = format!(
+                    "parameter `{}` means another part of {} on every chip; name one with `on(rank)`, or submit to a chip",
+                    param.name, known.what
+                );
+                return Err(Error::config("anywhere", why));
+            }
+            chips.retain(|chip| known.members.chips.contains(chip));
+            touch(spec, arg, param.tag);
+            keep(segments, segment);
+        }
+        if chips.is_empty() {
+            let why = format!("no chip has all the memory that `{}` uses", task.kernel);
+            return Err(Error::config("anywhere", why));
+        }
+        Ok(chips)
+    }
+
+    /// Adds what a host closure says it touches: of a domain's buffer every member's part, unless it names one.
+    pub(crate) fn bind_on_host(
+        &self,
+        arg: Arg,
+        tag: Tag,
+        spec: &mut Spec,
+        segments: &mut Vec<Segment>,
+    ) -> Result<()> {
+        let Some(segment) = arg.segment() else {
+            return Ok(());
+        };
+        if let Some(placed) = self.intermediate(segment)? {
+            return self.bind_intermediate(placed.chip, &arg, tag, spec).map(drop);
+        }
+        self.usable(segment)?;
+        keep(segments, segment);
+        match arg {
+            Arg::Memory(span) | Arg::Window(span) if span.me != WHOEVER && span.stride != 0 => {
+                for rank in (0..span.ranks).map(Rank) {
+                    touch(spec, &Arg::Memory(Span { rank, ..span }), tag);
+                }
+            }
+            _ => touch(spec, &arg, tag),
+        }
+        Ok(())
+    }
+
+    /// What a chip's task says it touches beside its arguments.
+    pub(crate) fn bind_extra(
+        &self,
+        chip: usize,
+        arg: Arg,
+        tag: Tag,
+        spec: &mut Spec,
+        segments: &mut Vec<Segment>,
+    ) -> Result<()> {
+        self.bind_arg(chip, arg, tag, spec, segments).map(drop)
+    }
+
+    /// Keeps what a condition looks at.
+    pub(crate) fn bind_signal(&self, signal: &Signal, segments: &mut Vec<Segment>) -> Result<()> {
+        self.usable(signal.segment())?;
+        keep(segments, signal.segment());
+        Ok(())
+    }
+}
+
+fn keep(segments: &mut Vec<Segment>, segment: Segment) {
+    if !segments.contains(&segment) {
+        segments.push(segment);
+    }
+}
+
+/// Enters the bytes of a bound argument (BIND-1, BIND-2).
+fn touch(spec: &mut Spec, arg: &Arg, tag: Tag) {
+    let (segment, range) = match arg {
+        Arg::Memory(span) | Arg::Window(span) => (span.segment, span.byte_range()),
+        Arg::Signals(row) => (row.segment, cells(row)),
+        Arg::Barrier(barrier) => (barrier.signals().segment, cells(&barrier.signals())),
+        Arg::Value(_) => return,
+    };
+    if let (Some(range), Some(kind)) = (range, access_kind(tag)) {
+        spec.touch(buffer_of(segment), View::range(range), kind);
+    }
+}
+
+/// The bytes of a chip's own cells.
+fn cells(row: &Signals) -> Option<std::ops::Range<u64>> {
+    let start = row.base.checked_add(row.stride.checked_mul(row.me.0.into())?)?;
+    Some(start..start.checked_add(u64::from(row.count) * SIGNAL_STRIDE_BYTES)?)
+}
+
+/// An argument as the chip with this rank sees it.
+fn on_rank(arg: Arg, me: Rank) -> Arg {
+    let span = |span: Span| match span {
+        Span { stride: 0, .. } => span,
+        Span { me: WHOEVER, .. } => Span { me, ..span },
+        _ => Span { me, rank: me, ..span },
+    };
+    let signals = |row: Signals| Signals { me, ..row };
+    match arg {
+        Arg::Memory(region) => Arg::Memory(span(region)),
+        Arg::Window(region) => Arg::Window(span(region)),
+        Arg::Signals(row) => Arg::Signals(signals(row)),
+        Arg::Barrier(barrier) => Arg::Barrier(Barrier::new(signals(barrier.signals()))),
+        Arg::Value(value) => Arg::Value(value),
+    }
+}
