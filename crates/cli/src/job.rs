@@ -2,7 +2,7 @@
 
 use crate::interrupt;
 use indicatif::ProgressBar;
-use ringwork::collectives::Algorithm;
+use ringwork::isa::Algorithm;
 use ringwork::prelude::*;
 use ringwork::runtime::{Clock, NodeBuilder, Platform, Simulated};
 use ringwork::sim::timeline::Timeline;

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::examples;
     use indicatif::ProgressBar;
-    use ringwork::collectives::Algorithm;
+    use ringwork::isa::Algorithm;
     use ringwork::prelude::*;
     use std::cell::RefCell;
 

@@ -8,7 +8,7 @@ use crate::output::complain;
 use crate::{EXIT_INTERRUPTED, interrupt, machine, report};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use ringwork::collectives::Algorithm;
+use ringwork::isa::Algorithm;
 use ringwork::native::memory::available_bytes;
 use ringwork::prelude::Dtype;
 use ringwork::runtime::{Platform, Simulation};

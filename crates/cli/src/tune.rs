@@ -6,14 +6,14 @@
 
 mod rows;
 
-use crate::bench::{Bench, BenchArguments, Collective, Mode, Question, Roots};
+use crate::bench::{Bench, BenchArguments, Mode, Question, Roots};
 use crate::launch;
 use crate::output::complain;
 use crate::units::{parse_bytes, short_bytes};
 use clap::{Args, Parser};
 use indicatif::{ProgressBar, ProgressStyle};
-use ringwork::collectives::communicator::{Communicator, Error, Table};
-use ringwork::isa::{ReduceOp, Way};
+use ringwork::communicator::{Communicator, Error, Table, choices, choosable};
+use ringwork::isa::{Algorithm, Collective, ReduceOp};
 use ringwork::native::ranks::{Job, RANK_VARIABLE};
 use rows::{Measured, Seats, rows};
 use std::fmt::Write;
@@ -40,14 +40,6 @@ pub(crate) struct TuneArguments {
     cores: Option<u32>,
 }
 
-/// What there is a choice for.
-const TUNED: [Collective; 5] = [
-    Collective::AllReduce,
-    Collective::AllGather,
-    Collective::ReduceScatter,
-    Collective::Broadcast,
-    Collective::AllToAll,
-];
 /// The smallest size that is measured; the next is four times as large.
 const LEAST_BYTES: usize = 64;
 
@@ -123,9 +115,9 @@ fn measure(arguments: &TuneArguments) -> Result<ExitCode, String> {
         window: Bench::new(&comm, &window).map_err(text)?,
         hops_ns: Vec::new(),
     };
-    let bar = bar(&comm, sizes.len() * TUNED.len());
+    let bar = bar(&comm, sizes.len() * choosable().count());
     let mut written = String::new();
-    for collective in TUNED {
+    for collective in choosable() {
         let mut measured = Vec::new();
         for bytes in &sizes {
             bar.set_message(format!(
@@ -138,7 +130,7 @@ fn measure(arguments: &TuneArguments) -> Result<ExitCode, String> {
             }
             bar.inc(1);
         }
-        for row in rows(collective.operation(), seats, &measured) {
+        for row in rows(collective, seats, &measured) {
             let _ = writeln!(written, "{row}");
         }
     }
@@ -192,8 +184,8 @@ struct Stopwatch<'a> {
 impl Stopwatch<'_> {
     /// Every exact way at one size.
     fn compare(&mut self, collective: Collective, bytes: usize) -> Result<Measured, String> {
-        let ways = || Way::of(collective.operation()).filter(|way| way.is_exact());
-        let staged: Vec<Way> = ways().filter(|way| !way.needs_window()).collect();
+        let ways = || choices(collective).filter(|way| way.is_exact());
+        let staged: Vec<Algorithm> = ways().filter(|way| !way.needs_window()).collect();
         let mut measured = Measured {
             bytes: bytes as u64,
             own: Vec::new(),
@@ -215,7 +207,13 @@ impl Stopwatch<'_> {
     }
 
     /// Median microseconds; on rank 0.
-    fn time(&mut self, own: bool, collective: Collective, way: Way, bytes: usize) -> Result<f64, String> {
+    fn time(
+        &mut self,
+        own: bool,
+        collective: Collective,
+        way: Algorithm,
+        bytes: usize,
+    ) -> Result<f64, String> {
         let question = Question {
             collective,
             op: ReduceOp::Sum,

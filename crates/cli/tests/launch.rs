@@ -1,7 +1,7 @@
 //! `ringwork launch` through the real program. The launched program is this test binary: `rank_program`, below.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use ringwork::collectives::communicator::Communicator;
+use ringwork::communicator::Communicator;
 use ringwork::isa::ReduceOp;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};

@@ -5,8 +5,8 @@
 //! the same order; the same source runs native, simulated and under the checker.
 //!
 //! ```
-//! use ringwork_collectives::{Algorithm, Team, all_reduce};
-//! use ringwork_isa::{Core, InOut, ReduceOp, Result};
+//! use ringwork_collectives::{Team, all_reduce};
+//! use ringwork_isa::{Algorithm, Core, InOut, ReduceOp, Result};
 //!
 //! /// Replaces `grad` by its sum over all ranks, in place.
 //! async fn sum_gradients<C: Core>(core: &C, team: Team, grad: InOut<f32>) -> Result<()> {
@@ -33,7 +33,7 @@
 //! - **COL-1 (exact).** Direct algorithms accumulate every element in rank order 0..n in
 //!   [`Element::Wide`](ringwork_isa::Element::Wide) and round once. Their results are the same bits on
 //!   every rank, for every chunking, whichever of them ran. The rings promise only that all ranks agree
-//!   with each other; [`Algorithm::is_exact`] says which is which.
+//!   with each other; [`Algorithm::is_exact`](ringwork_isa::Algorithm::is_exact) says which is which.
 //! - **COL-2 (in place).** The output may be the same memory as the input, or the part of it that
 //!   corresponds: every chunk is staged before any element of its output is written.
 //! - **COL-3 (any mixture).** Collectives may follow each other on one team in any order, any number of
@@ -43,10 +43,6 @@
 //! - **COL-5 (nothing to do).** A call on no elements returns at once and does not synchronise.
 #![forbid(unsafe_code)]
 
-// The code that `#[kernel]` writes says `::ringwork`.
-extern crate ringwork_native as ringwork;
-
-mod algorithm;
 mod all_gather;
 pub mod all_reduce;
 mod all_to_all;
@@ -55,10 +51,10 @@ mod arguments;
 mod barrier;
 mod blocks;
 mod broadcast;
+pub mod catalogue;
 mod chunk;
-pub mod communicator;
+pub mod domain;
 mod gather;
-pub mod kernels;
 mod lane;
 pub mod network;
 pub mod packets;
@@ -69,7 +65,6 @@ mod send_recv;
 mod team;
 pub mod window;
 
-pub use algorithm::Algorithm;
 pub use all_gather::all_gather;
 pub use all_reduce::all_reduce;
 pub use all_to_all::all_to_all;
@@ -79,6 +74,7 @@ pub use broadcast::broadcast;
 pub use gather::gather;
 pub use reduce::reduce;
 pub use reduce_scatter::reduce_scatter;
+pub use ringwork_isa::Algorithm;
 pub use scatter::scatter;
 pub use send_recv::{Post, exchange, recv, send};
 pub use team::Team;

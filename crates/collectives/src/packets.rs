@@ -9,8 +9,7 @@
 
 mod broadcast;
 
-pub use broadcast::{Ring, broadcast, ring_packets};
-pub(crate) use broadcast::{give, take};
+pub use broadcast::{Ring, broadcast, give, ring_packets, take};
 
 use crate::arguments::{dealt_part, my_part, one_part};
 use crate::chunk::{chunks, clip};
@@ -200,7 +199,8 @@ impl Room {
 
     /// The most bytes that one packet carries.
     #[inline(always)]
-    pub(crate) fn most_bytes(&self) -> usize {
+    #[must_use]
+    pub fn most_bytes(&self) -> usize {
         self.payload_bytes
     }
 

@@ -92,7 +92,8 @@ impl Team {
 
     /// A team of handles that are known to fit together.
     #[inline]
-    pub(crate) fn with_all(scratch: Shared, meet: Barrier, steps: Signals, packets: Shared<i64>) -> Team {
+    #[must_use]
+    pub fn with_all(scratch: Shared, meet: Barrier, steps: Signals, packets: Shared<i64>) -> Team {
         debug_assert!(Team::new(scratch, meet, steps).is_ok_and(|team| team.with_packets(packets).is_ok()));
         Team {
             scratch,

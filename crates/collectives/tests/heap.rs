@@ -97,7 +97,10 @@ fn every_all_reduce_gives_its_closed_form_over_and_over() {
             let n = x.ranks().cast_signed();
             let sums: Vec<i32> = (0..COUNT as i32).map(|i| n * i + 50 * n * (n - 1)).collect();
             core.store(x, &Tile::new(input(x.me().0.cast_signed()))).await?;
-            for algorithm in Algorithm::ALL.into_iter().chain(Algorithm::ALL) {
+            for algorithm in ringwork_collectives::all_reduce::BY_TEAM
+                .into_iter()
+                .chain(ringwork_collectives::all_reduce::BY_TEAM)
+            {
                 core.store(y, &Tile::new(vec![-1; COUNT])).await?;
                 all_reduce(core, team, x.into(), y.into(), ReduceOp::Sum, algorithm).await?;
                 holds(core, y, sums.clone()).await?;

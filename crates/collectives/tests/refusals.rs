@@ -71,7 +71,7 @@ fn refusal<F: Future<Output = Result<()>> + 'static>(
 
 #[test]
 fn lengths_that_do_not_fit_are_named_with_what_is_needed() {
-    for algorithm in Algorithm::ALL {
+    for algorithm in ringwork_collectives::all_reduce::BY_TEAM {
         let error = refusal(8, move |core, team, m| async move {
             all_reduce(&core, team, m.x(6), m.y(5), Sum, algorithm).await
         });
@@ -184,7 +184,7 @@ fn a_scratch_that_is_too_small_says_how_large_it_must_be() {
         assert!(error.to_string().ends_with(text), "{error}");
     }
     // Packets have room of their own.
-    for algorithm in Algorithm::ALL
+    for algorithm in ringwork_collectives::all_reduce::BY_TEAM
         .into_iter()
         .filter(|algorithm| *algorithm != Algorithm::Packet)
     {
@@ -216,7 +216,7 @@ fn one_rank_needs_no_scratch_and_no_elements_need_nobody() {
         let team = world.team::<f32>(rank);
         let both: InOut<f32> = typed(data[0]);
         Box::pin(async move {
-            for algorithm in Algorithm::ALL {
+            for algorithm in ringwork_collectives::all_reduce::BY_TEAM {
                 all_reduce(&core, team, both.into(), both.into(), Sum, algorithm).await?;
             }
             all_to_all(&core, team, both.into(), both.into()).await
@@ -233,7 +233,7 @@ fn one_rank_needs_no_scratch_and_no_elements_need_nobody() {
             if rank == Rank(0) {
                 return Ok(());
             }
-            for algorithm in Algorithm::ALL {
+            for algorithm in ringwork_collectives::all_reduce::BY_TEAM {
                 all_reduce(&core, team, none.into(), none.into(), Sum, algorithm).await?;
             }
             window::all_reduce(&core, team.meet(), team.scratch(), Sum, Spread::Pull).await

@@ -74,7 +74,7 @@ impl ByteRing {
         Some(offset)
     }
 
-    /// Gives back what [`take`](Self::take) gave.
+    /// Gives back what `take` gave.
     pub(crate) fn release(&mut self, offset: u64, bytes: u64) {
         let (mut start, mut end) = (offset, offset + bytes);
         if let Some((&before, &hole)) = self.holes.range(..offset).next_back() {

@@ -1,34 +1,17 @@
 //! The fingerprint of a collective call: what every rank must agree on before it can mean anything.
 
-use crate::{Dtype, ReduceOp, Way};
+use crate::{Algorithm, Collective, Dtype, ReduceOp};
 use std::fmt;
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
 pub enum Operation {
-    /// Everybody's reduction, everywhere.
-    AllReduce = 1,
-    /// Everybody's data, everywhere.
-    AllGather,
-    /// Each its part of the reduction.
-    ReduceScatter,
-    /// The root's data, everywhere.
-    Broadcast,
-    /// The reduction, on the root.
-    Reduce,
-    /// Everybody's data, on the root.
-    Gather,
-    /// Each its part of the root's data.
-    Scatter,
-    /// A part from everyone to everyone.
-    AllToAll,
-    /// Nothing but meeting.
-    Barrier,
-    /// Making new communicators.
-    Split,
+    /// A collective.
+    Collective(Collective),
     /// A part of its own length from everyone to everyone.
     AllToAllV,
+    /// Making new communicators.
+    Split,
     /// Data to one rank, which the root field names. Not a collective call.
     Send,
     /// Data from one rank, which the root field names. Not a collective call.
@@ -37,28 +20,30 @@ pub enum Operation {
     Leave,
 }
 
-impl Operation {
-    /// Every operation.
-    pub const ALL: [Operation; 14] = [
-        Operation::AllReduce,
-        Operation::AllGather,
-        Operation::ReduceScatter,
-        Operation::Broadcast,
-        Operation::Reduce,
-        Operation::Gather,
-        Operation::Scatter,
-        Operation::AllToAll,
-        Operation::Barrier,
-        Operation::Split,
-        Operation::AllToAllV,
-        Operation::Send,
-        Operation::Recv,
-        Operation::Leave,
-    ];
+/// The operations that are not collectives, with their names.
+const OTHERS: [(Operation, &str); 5] = [
+    (Operation::AllToAllV, "all_to_all_v"),
+    (Operation::Split, "split"),
+    (Operation::Send, "send"),
+    (Operation::Recv, "recv"),
+    (Operation::Leave, "leave"),
+];
 
+impl From<Collective> for Operation {
+    #[inline(always)]
+    fn from(collective: Collective) -> Operation {
+        Operation::Collective(collective)
+    }
+}
+
+impl Operation {
     /// Whether it moves data: the others only meet.
-    const fn has_data(self) -> bool {
-        !matches!(self, Operation::Barrier | Operation::Split | Operation::Leave)
+    #[inline]
+    fn has_data(self) -> bool {
+        !matches!(
+            self,
+            Operation::Collective(Collective::Barrier) | Operation::Split | Operation::Leave
+        )
     }
 
     /// Whether two ranks make it and not all.
@@ -69,43 +54,54 @@ impl Operation {
 
     /// The name a user types.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
-            Operation::AllReduce => "all_reduce",
-            Operation::AllGather => "all_gather",
-            Operation::ReduceScatter => "reduce_scatter",
-            Operation::Broadcast => "broadcast",
-            Operation::Reduce => "reduce",
-            Operation::Gather => "gather",
-            Operation::Scatter => "scatter",
-            Operation::AllToAll => "all_to_all",
-            Operation::Barrier => "barrier",
-            Operation::Split => "split",
-            Operation::AllToAllV => "all_to_all_v",
-            Operation::Send => "send",
-            Operation::Recv => "recv",
-            Operation::Leave => "leave",
+            Operation::Collective(collective) => collective.name(),
+            other => OTHERS
+                .iter()
+                .find(|(known, _)| *known == other)
+                .map_or("", |(_, name)| name),
         }
+    }
+
+    #[inline(always)]
+    fn number(self) -> u8 {
+        match self {
+            Operation::Collective(collective) => collective as u8,
+            Operation::AllToAllV => 0x80,
+            Operation::Split => 0x81,
+            Operation::Send => 0x82,
+            Operation::Recv => 0x83,
+            Operation::Leave => 0x84,
+        }
+    }
+
+    fn numbered(number: u8) -> Option<Operation> {
+        let collective = Collective::ALL.into_iter().find(|one| *one as u8 == number);
+        let other = || OTHERS.iter().find(|(known, _)| known.number() == number);
+        collective
+            .map(Operation::Collective)
+            .or_else(|| other().map(|found| found.0))
     }
 }
 
-/// A collective call in sixteen bytes: operation, dtype, reduction, way, root, count, and its number.
+/// A collective call in sixteen bytes: operation, dtype, reduction, algorithm, root, count, and its number.
 ///
 /// ```
-/// use ringwork_isa::{Dtype, Fingerprint, Operation, ReduceOp, Way};
-/// let call = Fingerprint::new(7, Operation::AllReduce, Dtype::F32, 1024).reducing(ReduceOp::Sum);
+/// use ringwork_isa::{Algorithm, Collective, Dtype, Fingerprint, ReduceOp};
+/// let call = Fingerprint::new(7, Collective::AllReduce, Dtype::F32, 1024).reducing(ReduceOp::Sum);
 /// assert_eq!(Fingerprint::from_words(call.words()), Some(call));
 /// assert_eq!(call.to_string(), "all_reduce of 1024 x f32, sum (call 7)");
-/// assert_eq!(call.by(Way::Packet).to_string(), "all_reduce of 1024 x f32, sum, packet (call 7)");
+/// assert_eq!(call.by(Algorithm::Packet).to_string(), "all_reduce of 1024 x f32, sum, packet (call 7)");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     sequence: u32,
     operation: Operation,
-    dtype: Dtype,
-    /// The reduction, and how it is done if there is a choice, in half a byte each; as they travel, for every call is put
-    /// together so.
-    how: u8,
+    /// The element type and the reduction, in half a byte each, as they lie in shared memory.
+    what: u8,
+    /// The algorithm, if there is a choice.
+    algorithm: u8,
     root: u8,
     count: u64,
 }
@@ -113,18 +109,18 @@ pub struct Fingerprint {
 const NONE: u8 = u8::MAX;
 /// As [`NONE`], in half a byte.
 const NO_NIBBLE: u8 = 15;
-const _: () = assert!(Way::ALL.len() < NO_NIBBLE as usize && ReduceOp::ALL.len() < NO_NIBBLE as usize);
+const _: () = assert!(Dtype::ALL.len() <= NO_NIBBLE as usize && ReduceOp::ALL.len() < NO_NIBBLE as usize);
 
 impl Fingerprint {
     /// Call number `sequence` of a communicator.
     #[must_use]
     #[inline]
-    pub fn new(sequence: u32, operation: Operation, dtype: Dtype, count: u64) -> Fingerprint {
+    pub fn new(sequence: u32, operation: impl Into<Operation>, dtype: Dtype, count: u64) -> Fingerprint {
         Fingerprint {
             sequence,
-            operation,
-            dtype,
-            how: NO_NIBBLE | NO_NIBBLE << 4,
+            operation: operation.into(),
+            what: dtype as u8 | NO_NIBBLE << 4,
+            algorithm: NONE,
             root: NONE,
             count,
         }
@@ -134,16 +130,18 @@ impl Fingerprint {
     #[must_use]
     #[inline]
     pub fn reducing(self, op: ReduceOp) -> Fingerprint {
-        let how = self.how & !NO_NIBBLE | op as u8;
-        Fingerprint { how, ..self }
+        let what = self.what & NO_NIBBLE | (op as u8) << 4;
+        Fingerprint { what, ..self }
     }
 
-    /// The same call, done this way.
+    /// The same call, done by this algorithm.
     #[must_use]
     #[inline]
-    pub fn by(self, way: Way) -> Fingerprint {
-        let how = self.how & NO_NIBBLE | (way as u8) << 4;
-        Fingerprint { how, ..self }
+    pub fn by(self, algorithm: Algorithm) -> Fingerprint {
+        Fingerprint {
+            algorithm: algorithm as u8,
+            ..self
+        }
     }
 
     /// The same call with a root.
@@ -181,46 +179,45 @@ impl Fingerprint {
     #[must_use]
     #[inline]
     pub fn words(&self) -> [u64; 2] {
-        let bytes = [self.operation as u8, self.dtype as u8, self.how, self.root];
+        let bytes = [self.operation.number(), self.what, self.algorithm, self.root];
         [
             u64::from(self.sequence) << 32 | u64::from(u32::from_le_bytes(bytes)),
             self.count,
         ]
     }
 
-    /// From what lies in shared memory; `None` if it is no call.
+    /// From what lies in shared memory; `None` if it is not a call.
     #[must_use]
     pub fn from_words([head, count]: [u64; 2]) -> Option<Fingerprint> {
         let sequence = u32::try_from(head >> 32).ok()?;
-        let [operation, dtype, how, root, ..] = head.to_le_bytes();
-        let operation = Operation::ALL
-            .into_iter()
-            .find(|known| *known as u8 == operation)?;
-        let dtype = Dtype::ALL.into_iter().find(|known| *known as u8 == dtype)?;
-        let known = |nibble: u8, named: bool| nibble == NO_NIBBLE || named;
-        if !known(how & NO_NIBBLE, op(how).is_some()) || !known(how >> 4, way(how).is_some()) {
-            return None;
-        }
-        Some(Fingerprint {
+        let [operation, what, algorithm, root, ..] = head.to_le_bytes();
+        let call = Fingerprint {
             sequence,
-            operation,
-            dtype,
-            how,
+            operation: Operation::numbered(operation)?,
+            what,
+            algorithm,
             root,
             count,
-        })
+        };
+        let reduction = what >> 4 == NO_NIBBLE || call.op().is_some();
+        let algorithm = algorithm == NONE || call.algorithm().is_some();
+        (call.dtype().is_some() && reduction && algorithm).then_some(call)
     }
-}
 
-/// The reduction in the lower half of a byte, if it is one.
-fn op(how: u8) -> Option<ReduceOp> {
-    let mut all = ReduceOp::ALL.into_iter();
-    all.find(|known| *known as u8 == how & NO_NIBBLE)
-}
+    fn dtype(&self) -> Option<Dtype> {
+        let mut all = Dtype::ALL.into_iter();
+        all.find(|known| *known as u8 == self.what & NO_NIBBLE)
+    }
 
-/// The way in the upper half of a byte, if it is one.
-fn way(how: u8) -> Option<Way> {
-    Way::ALL.into_iter().find(|known| *known as u8 == how >> 4)
+    fn op(&self) -> Option<ReduceOp> {
+        let mut all = ReduceOp::ALL.into_iter();
+        all.find(|known| *known as u8 == self.what >> 4)
+    }
+
+    fn algorithm(&self) -> Option<Algorithm> {
+        let mut all = Algorithm::ALL.into_iter();
+        all.find(|known| *known as u8 == self.algorithm)
+    }
 }
 
 impl fmt::Display for Fingerprint {
@@ -229,14 +226,14 @@ impl fmt::Display for Fingerprint {
         if self.operation == Operation::Leave {
             write!(f, ": it dropped its communicator")?;
         }
-        if self.operation.has_data() {
-            write!(f, " of {} x {}", self.count, self.dtype)?;
+        if let Some(dtype) = self.dtype().filter(|_| self.operation.has_data()) {
+            write!(f, " of {} x {dtype}", self.count)?;
         }
-        if let Some(op) = op(self.how) {
+        if let Some(op) = self.op() {
             write!(f, ", {op}")?;
         }
-        if let Some(way) = way(self.how) {
-            write!(f, ", {way}")?;
+        if let Some(algorithm) = self.algorithm() {
+            write!(f, ", {algorithm}")?;
         }
         match (self.operation, (self.root != NONE).then_some(self.root)) {
             (Operation::Send, Some(peer)) => write!(f, " to rank {peer}")?,

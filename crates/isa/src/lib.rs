@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 pub mod activations;
+mod algorithm;
 mod attribution;
 mod barrier;
+mod collective;
 mod contributions;
 mod core;
 mod counted;
@@ -13,7 +15,6 @@ mod erased;
 mod error;
 mod fingerprint;
 mod float;
-
 mod host_port;
 mod ids;
 mod op;
@@ -28,10 +29,11 @@ pub mod stepped;
 mod task;
 mod tile;
 mod tile_ops;
-mod way;
 
+pub use algorithm::Algorithm;
 pub use attribution::{Attributed, Attribution};
 pub use barrier::Barrier;
+pub use collective::{Collective, Counts, LeastWork, Origin, Share};
 pub use contributions::{Contributions, Difference, Piece, Wrong};
 pub use core::{Core, Work, others};
 pub use counted::Counted;
@@ -63,4 +65,3 @@ pub use task::{
 };
 pub use tile::Tile;
 pub use tile_ops::TileOps;
-pub use way::Way;

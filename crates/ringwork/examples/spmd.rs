@@ -1,7 +1,7 @@
 //! Every rank runs this: `ringwork launch -n 4 -- target/debug/examples/spmd`.
 #![allow(clippy::print_stdout, reason = "a program for people prints")]
 
-use ringwork::collectives::communicator::{Communicator, Error};
+use ringwork::communicator::{Communicator, Error};
 use ringwork::isa::ReduceOp::Sum;
 
 fn main() -> Result<(), Error> {

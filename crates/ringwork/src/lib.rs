@@ -13,12 +13,18 @@
 //! - [`registry`]: the kernels of a program, found at link time.
 //! - [`native`]: shared memory, signals and processes of one host.
 //! - [`sim`]: described machines, and what runs on them, in virtual time.
-//! - [`collectives`]: all-reduce and its relatives, as functions and as kernels.
+//! - [`layout`]: what lies where in the windows of a domain.
+//! - [`collectives`]: all-reduce and its relatives, as functions over a core, and the catalogue of them.
+//! - [`kernels`]: the collectives as kernels to submit.
+//! - [`communicator`]: the collectives for programs in which every rank runs the same code.
 //! - [`runtime`]: the node, its domains, its tensors, its runs.
 #![forbid(unsafe_code)]
 
 pub use ringwork_collectives as collectives;
+pub use ringwork_communicator as communicator;
 pub use ringwork_isa as isa;
+pub use ringwork_kernels as kernels;
+pub use ringwork_layout as layout;
 pub use ringwork_macros::{kernel, orchestration};
 pub use ringwork_native as native;
 pub use ringwork_registry as registry;

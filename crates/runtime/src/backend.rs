@@ -2,7 +2,7 @@
 //!
 //! Everything above speaks to a [`Backend`] in the types of this module, and cannot tell processes from a
 //! simulation. To add a platform, implement `Backend` in a file beside [`native`] and [`sim`], and name it in
-//! [`Platform`](crate::Platform) and [`launch`]. Of the crate
+//! [`Platform`] and [`launch`]. Of the crate
 //! `ringwork-native` a platform needs the [`Interrupter`] only.
 
 pub(crate) mod native;

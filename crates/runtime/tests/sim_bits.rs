@@ -6,8 +6,9 @@
 
 extern crate ringwork_native as ringwork;
 
-use ringwork_collectives::{Algorithm, Team, kernels};
+use ringwork_collectives::{Algorithm, Team};
 use ringwork_isa::{Rank, ReduceOp, Task};
+use ringwork_kernels as kernels;
 use ringwork_runtime::{Buffer, DomainSpec, Node, Platform, SignalRow, Simulation, Tensor};
 use ringwork_sim::Topology;
 
@@ -84,7 +85,7 @@ fn cases() -> Vec<Case> {
         ),
     ];
     // Packets are the communicator's.
-    for algorithm in Algorithm::ALL
+    for algorithm in ringwork_collectives::all_reduce::BY_TEAM
         .into_iter()
         .filter(|algorithm| *algorithm != Algorithm::Packet)
     {

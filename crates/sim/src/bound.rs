@@ -12,64 +12,7 @@
 
 use crate::time::{Ps, Rate};
 use crate::topology::Topology;
-use std::fmt;
-use std::str::FromStr;
-
-/// A collective operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Collective {
-    /// One rank's bytes to all.
-    Broadcast,
-    /// All ranks' bytes combined on one.
-    Reduce,
-    /// Everybody's part to all.
-    AllGather,
-    /// Everybody's part to one.
-    Gather,
-    /// One rank's parts to all.
-    Scatter,
-    /// Combined, a part on each.
-    ReduceScatter,
-    /// Combined, on all.
-    AllReduce,
-    /// A part from each to each.
-    AllToAll,
-}
-
-impl Collective {
-    /// All of them, by the name a user types.
-    pub const ALL: [(&'static str, Collective); 8] = [
-        ("broadcast", Collective::Broadcast),
-        ("reduce", Collective::Reduce),
-        ("all_gather", Collective::AllGather),
-        ("gather", Collective::Gather),
-        ("scatter", Collective::Scatter),
-        ("reduce_scatter", Collective::ReduceScatter),
-        ("all_reduce", Collective::AllReduce),
-        ("all_to_all", Collective::AllToAll),
-    ];
-}
-
-impl fmt::Display for Collective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Collective::ALL
-            .iter()
-            .find(|(_, op)| op == self)
-            .map_or("", |(name, _)| name);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for Collective {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = Collective::ALL.iter().find(|(known, _)| *known == name);
-        let names = || Collective::ALL.map(|(name, _)| name).join(", ");
-        found
-            .map(|(_, op)| *op)
-            .ok_or_else(|| format!("`{name}` is not a collective; use one of {}", names()))
-    }
-}
+use ringwork_isa::Collective;
 
 /// What no algorithm can beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,19 +74,13 @@ pub fn lower_bound(op: Collective, topology: &Topology, ranks: u32, bytes: u64) 
             textbook_latency_ps: 0,
         };
     }
-    let n = u64::from(ranks);
-    let most = u64::try_from(u128::from(bytes) * u128::from(n - 1) / u128::from(n)).unwrap_or(u64::MAX);
-    let through_port = match op {
-        Collective::Broadcast | Collective::Reduce => bytes,
-        Collective::AllReduce => most.saturating_mul(2),
-        _ => most,
-    };
-    let combined = match op {
-        Collective::Reduce | Collective::ReduceScatter | Collective::AllReduce => most,
-        _ => 0,
-    };
+    let least = op.least_work();
+    let (through_port, combined) = (
+        least.through_port.of(bytes, ranks),
+        least.combined.of(bytes, ranks),
+    );
     let ports = Ports::of(topology, ranks);
-    // Combining is shared by all ranks: each does its n-th of (n - 1) times the vector, which is `most`.
+    // Combining is shared by all ranks: each does its n-th of (n - 1) times the vector.
     let fastest = topology.speed.values().copied().fold(1.0, f64::max);
     Bound {
         latency_ps: farthest(topology, ranks),
@@ -151,7 +88,9 @@ pub fn lower_bound(op: Collective, topology: &Topology, ranks: u32, bytes: u64) 
         compute_ps: topology.chip.vector.scaled(fastest).time_ps(combined),
         textbook_latency_ps: match op {
             Collective::AllToAll => ports.latency_ps,
-            _ => ports.latency_ps.saturating_mul(rounds(n, ports.count)),
+            _ => ports
+                .latency_ps
+                .saturating_mul(rounds(u64::from(ranks), ports.count)),
         },
     }
 }
@@ -254,14 +193,5 @@ mod tests {
         let ring = Topology::preset("ring-8").unwrap();
         assert_eq!(lower_bound(Collective::AllReduce, &ring, 1, 100).total_ps(), 0);
         assert_eq!(lower_bound(Collective::AllReduce, &ring, 8, 0).total_ps(), 0);
-    }
-
-    #[test]
-    fn names_parse_back() {
-        for (name, op) in Collective::ALL {
-            assert_eq!(name.parse(), Ok(op));
-            assert_eq!(op.to_string(), name);
-        }
-        assert!("all_reuse".parse::<Collective>().is_err());
     }
 }

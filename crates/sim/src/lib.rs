@@ -13,7 +13,7 @@ pub mod timeline;
 mod timeline_write;
 mod topology;
 
-pub use bound::{BelowBound, Bound, Collective, lower_bound};
+pub use bound::{BelowBound, Bound, lower_bound};
 pub use compute::{Systolic, roofline_ps};
 pub use machine::{Machine, Options, Outcome, SegmentSpec, SimCore, SimError, Stuck, StuckOn, TaskId};
 pub use net::{

@@ -1,11 +1,12 @@
 //! What `ringwork bench` takes: the flags of nccl-tests, and ours.
 
-use super::collective::{Collective, Collectives};
+use super::collective::Collectives;
 use crate::launch::Pin;
-use crate::nearest::nearest;
 use crate::units::{parse_bytes, parse_time};
 use clap::{Args, ValueEnum};
-use ringwork::isa::{Dtype, ReduceOp, Way};
+use ringwork::collectives::catalogue;
+use ringwork::communicator::choices;
+use ringwork::isa::{Algorithm, Collective, Dtype, ReduceOp};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -77,7 +78,7 @@ pub(crate) struct BenchArguments {
     /// all_gather, reduce_scatter, broadcast, all_to_all packet, staged, window-pull; or all, to compare
     /// [default: what the library chooses]
     #[arg(long, value_name = "NAME")]
-    pub(crate) algo: Option<Ways>,
+    pub(crate) algo: Option<Algorithms>,
     /// Time to spend on the timed calls of one size
     #[arg(long, value_name = "T", default_value = "50ms", value_parser = parse_time)]
     pub(crate) target: Duration,
@@ -130,22 +131,22 @@ impl BenchArguments {
                 plot.display()
             ));
         }
-        self.check_ways()
+        self.check_algorithms()
     }
 
     /// Of one operation there must be what is asked for; of all, those that have it.
-    fn check_ways(&self) -> Result<(), String> {
-        let (Some(ways), [only]) = (self.algo, &self.op.0[..]) else {
+    fn check_algorithms(&self) -> Result<(), String> {
+        let (Some(asked), [only]) = (self.algo, &self.op.0[..]) else {
             return Ok(());
         };
-        if !ways.of(*only).is_empty() {
+        if !asked.of(*only).is_empty() {
             return Ok(());
         }
-        let names: Vec<&str> = Way::of(only.operation()).map(Way::name).collect();
-        Err(match ways {
-            Ways::One(way) if !names.is_empty() => {
+        let names: Vec<&str> = choices(*only).map(Algorithm::name).collect();
+        Err(match asked {
+            Algorithms::One(algorithm) if names.len() > 1 => {
                 format!(
-                    "--algo {way}: {only} has no such way; use one of {}, all",
+                    "--algo {algorithm}: {only} has no such algorithm on one host; use one of {}, all",
                     names.join(", ")
                 )
             }
@@ -216,38 +217,33 @@ macro_rules! choice {
 }
 choice!(ReduceOp, Dtype);
 
-/// Which ways to do an operation.
+/// Which algorithms to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ways {
-    One(Way),
+pub(crate) enum Algorithms {
+    One(Algorithm),
     All,
 }
 
-impl Ways {
-    /// Those that there are of an operation: none if it has no such way, or no choice.
-    pub(crate) fn of(self, collective: Collective) -> Vec<Way> {
-        let ways = Way::of(collective.operation());
-        ways.filter(|way| self == Ways::All || self == Ways::One(*way))
-            .collect()
+impl Algorithms {
+    /// Those that a collective has: none if it has no such algorithm, or no choice.
+    pub(crate) fn of(self, collective: Collective) -> Vec<Algorithm> {
+        let all: Vec<Algorithm> = choices(collective).collect();
+        if all.len() < 2 {
+            return Vec::new();
+        }
+        let asked = |one: &Algorithm| self == Algorithms::All || self == Algorithms::One(*one);
+        all.into_iter().filter(asked).collect()
     }
 }
 
-impl FromStr for Ways {
+impl FromStr for Algorithms {
     type Err = String;
 
-    fn from_str(name: &str) -> Result<Ways, String> {
-        if name == "all" {
-            return Ok(Ways::All);
+    fn from_str(name: &str) -> Result<Algorithms, String> {
+        match name {
+            "all" => Ok(Algorithms::All),
+            one => catalogue::algorithm(one).map(Algorithms::One),
         }
-        if let Some(way) = Way::named(name) {
-            return Ok(Ways::One(way));
-        }
-        let names = Way::ALL.map(Way::name);
-        let hint = nearest(name, names).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-        Err(format!(
-            "no such algorithm; {hint}use one of {}, all",
-            names.join(", ")
-        ))
     }
 }
 

@@ -1,13 +1,12 @@
 //! Measuring one operation at one size in one mode: every rank runs this.
 
 use super::arguments::{BenchArguments, Mode, Roots};
-use super::collective::{Collective, Counts};
+use super::collective::{self, out_of_place, parts, used_in_place};
 use super::stats::{Stats, Whose};
 use super::verify::Pattern;
-use ringwork::collectives::communicator::{
-    Communicator, HopProbe, Input, Output, Result, Source, Target, WindowBuffer,
-};
-use ringwork::isa::{Element, ReduceOp, Way};
+use ringwork::communicator::choices;
+use ringwork::communicator::{Communicator, HopProbe, Input, Output, Result, Source, Target, WindowBuffer};
+use ringwork::isa::{Algorithm, Collective, Counts, Element, ReduceOp};
 use ringwork::native::trace::tsc_clock;
 use std::hint::black_box;
 use std::ops::Range;
@@ -20,7 +19,7 @@ pub(crate) struct Question {
     pub(crate) op: ReduceOp,
     pub(crate) root: Roots,
     /// How it is done, instead of what the library chooses.
-    pub(crate) way: Option<Way>,
+    pub(crate) way: Option<Algorithm>,
     pub(crate) mode: Mode,
     pub(crate) bytes: usize,
 }
@@ -74,12 +73,12 @@ impl<'a> Bench<'a> {
         let in_place = match mode {
             Mode::Oop => false,
             Mode::Inp => true,
-            Mode::Use => collective.used_in_place(),
+            Mode::Use => used_in_place(collective),
         };
         let exists = if in_place {
-            collective.in_place()
+            collective::in_place(collective)
         } else {
-            collective.out_of_place()
+            out_of_place(collective)
         };
         let in_window = self.arguments.window || mode != Mode::Oop && !self.arguments.own;
         let averages = collective.reduces() && question.op == ReduceOp::Avg;
@@ -87,12 +86,12 @@ impl<'a> Bench<'a> {
             way.is_none_or(|way| (in_window || !way.needs_window()) && (way.is_exact() || !averages));
         // What is swapped in one buffer cannot be pulled from where it lies.
         let swapped = in_place && collective == Collective::AllToAll;
-        let possible = possible && !(swapped && way.is_some_and(Way::needs_window));
+        let possible = possible && !(swapped && way.is_some_and(Algorithm::needs_window));
         if !exists || !possible || collective == Collective::Barrier && mode != Mode::Oop {
             return Ok(None);
         }
-        if Way::of(collective.operation()).next().is_some() {
-            self.comm.set_way(collective.operation(), way)?;
+        if choices(collective).nth(1).is_some() {
+            self.comm.set_algorithm(collective, way)?;
         }
         let mut case = Case::<T>::new(self.comm, question, in_place, in_window)?;
         let wrong = match self.arguments.check {
@@ -320,7 +319,7 @@ impl<'a, T: Element> Case<'a, T> {
         let (ranks, me) = (comm.size() as usize, comm.rank() as usize);
         let Counts { send, recv } = question.collective.counts(elements, ranks);
         let (lens, (input, result)) = if in_place {
-            ((0, elements), question.collective.parts(elements, ranks, me))
+            ((0, elements), parts(question.collective, elements, ranks, me))
         } else {
             ((send, recv), (0..send, 0..recv))
         };
@@ -395,14 +394,11 @@ impl<'a, T: Element> Case<'a, T> {
 
     fn count_wrong(&mut self, salt: usize) -> i64 {
         let (pattern, me, len) = (self.pattern(salt), self.comm.rank() as usize, self.result.len());
+        let expected = pattern.results::<T>(me, len);
         let mut wrong = 0;
         self.recv.read(&self.result, &mut self.block, |start, block| {
-            let bad = |(i, got): &(usize, &T)| {
-                pattern
-                    .result(me, *i, len)
-                    .is_some_and(|wanted: T| **got != wanted)
-            };
-            wrong += (start..).zip(block).filter(bad).count() as i64;
+            let bad = |(wanted, got): &(&Option<T>, &T)| wanted.is_some_and(|wanted| wanted != **got);
+            wrong += expected[start..].iter().zip(block).filter(bad).count() as i64;
         });
         wrong
     }

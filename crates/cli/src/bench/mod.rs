@@ -13,15 +13,15 @@ pub(crate) mod table;
 pub(crate) mod verify;
 
 pub(crate) use arguments::{BenchArguments, Mode, Roots};
-pub(crate) use collective::{Collective, Collectives};
+pub(crate) use collective::{Collectives, bus_factor};
 pub(crate) use measure::{Bench, Question};
 
 use crate::launch;
 use crate::output::{append, begin_lines, complain, say, write_new};
 use indicatif::{ProgressBar, ProgressStyle};
 use plot::of_rows;
-use ringwork::collectives::communicator::{Communicator, Error};
-use ringwork::isa::{Dtype, ReduceOp, Way, with_dtype};
+use ringwork::communicator::{Communicator, Error};
+use ringwork::isa::{Algorithm, Collective, Dtype, ReduceOp, with_dtype};
 use ringwork::native::ranks::{self, Job, Outcome, RANK_VARIABLE, Stop};
 use row::{CSV_HEADER, Row};
 use serde_json::json;
@@ -139,7 +139,7 @@ fn questions(arguments: &BenchArguments, ranks: u32) -> Vec<(Question, Dtype)> {
             root => vec![root],
         };
         let ways = arguments.algo.map_or_else(Vec::new, |ways| ways.of(*collective));
-        let ways: Vec<Option<Way>> = match ways.is_empty() {
+        let ways: Vec<Option<Algorithm>> = match ways.is_empty() {
             true => vec![None],
             false => ways.into_iter().map(Some).collect(),
         };

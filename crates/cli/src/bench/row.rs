@@ -1,8 +1,9 @@
 //! One measured row, and its forms for programs: CSV as the peers' benchmarks print it, JSON.
 
+use super::collective::bus_factor;
 use super::measure::{Answer, Question};
 use super::stats::Stats;
-use ringwork::isa::{Dtype, Way};
+use ringwork::isa::{Algorithm, Dtype};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 
@@ -50,7 +51,7 @@ impl Row {
     }
 
     fn factor(&self) -> f64 {
-        self.question.collective.bus_factor(self.ranks)
+        bus_factor(self.question.collective, self.ranks)
     }
 
     pub(crate) fn busbw(&self) -> f64 {
@@ -80,7 +81,7 @@ impl Row {
             "{},{},{},{},{},{calls},{min:.3},{p50:.3},{p99:.3},{mean:.3},{:.3},{:.3},{},{epoch},{before},{after}",
             self.library(),
             self.ranks,
-            self.question.collective.peers_name(),
+            self.question.collective.mpi_name(),
             self.question.mode.name(),
             self.question.bytes,
             self.busbw(),
@@ -97,7 +98,7 @@ impl Row {
         json!({
             "op": question.collective.name(),
             "mode": question.mode.name(),
-            "algo": question.way.map(Way::name),
+            "algo": question.way.map(Algorithm::name),
             "memory": if self.in_window { "window" } else { "own" },
             "ranks": self.ranks,
             "bytes": question.bytes,

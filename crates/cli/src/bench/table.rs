@@ -3,7 +3,7 @@
 use super::arguments::{BenchArguments, Mode, Roots};
 use super::measure::Question;
 use super::row::Row;
-use ringwork::isa::{Dtype, Way};
+use ringwork::isa::{Algorithm, Dtype};
 use std::fmt::Write;
 
 /// Prints lines; knows which columns there are.
@@ -82,7 +82,7 @@ impl Table {
             dtype.name()
         );
         if self.algorithms {
-            let name = question.way.map_or("auto", Way::name);
+            let name = question.way.map_or("auto", Algorithm::name);
             let _ = write!(line, "{name:20}");
         }
         for row in rows {

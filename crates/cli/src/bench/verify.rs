@@ -1,8 +1,7 @@
 //! Inputs whose exact result is known in every dtype, for every reduction.
 
-use super::collective::Collective;
 use crate::job::small;
-use ringwork::isa::{Element, ReduceOp};
+use ringwork::isa::{Collective, Element, ReduceOp};
 
 /// One checked call: who reduces what, with which salt, at which root.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +37,9 @@ impl Pattern {
         T::from_i64(self.integer::<T>(rank, i))
     }
 
-    fn reduced<T: Element>(&self, i: usize) -> T {
-        let all = (0..self.ranks).map(|rank| self.integer::<T>(rank, i));
+    /// Element `i` of the inputs of these ranks, reduced.
+    fn reduced<T: Element>(&self, ranks: std::ops::Range<u32>, i: usize) -> T {
+        let all = ranks.map(|rank| self.integer::<T>(rank as usize, i));
         T::from_i64(match self.op.name() {
             "prod" => all.fold(1, i64::wrapping_mul),
             "max" => all.max().unwrap_or(0),
@@ -49,28 +49,28 @@ impl Pattern {
         })
     }
 
-    /// Element `i` of `me`'s result, of `len`; `None` if nothing is promised there.
-    pub(crate) fn result<T: Element>(&self, me: usize, i: usize, len: usize) -> Option<T> {
-        Some(match self.collective {
-            Collective::AllReduce => self.reduced(i),
-            Collective::Reduce if me == self.root => self.reduced(i),
-            Collective::Reduce => self.input(me, i),
-            Collective::ReduceScatter => self.reduced(me * len + i),
-            Collective::Broadcast => self.input(self.root, i),
-            Collective::AllGather => self.gathered(i, len),
-            Collective::Gather if me == self.root => self.gathered(i, len),
-            Collective::Gather | Collective::Barrier => return None,
-            Collective::Scatter => self.input(self.root, me * len + i),
-            Collective::AllToAll => {
-                let per = len / self.ranks;
-                self.input(i / per, me * per + i % per)
+    /// The result of rank `me`, of `len` elements; `None` where nothing is promised.
+    pub(crate) fn results<T: Element>(&self, me: usize, len: usize) -> Vec<Option<T>> {
+        let ranks = u32::try_from(self.ranks).unwrap_or(u32::MAX);
+        let me = u32::try_from(me).unwrap_or(u32::MAX);
+        // The size that gives a result of `len`.
+        let elements = match self.collective.counts(self.ranks, self.ranks).recv {
+            1 => len * self.ranks,
+            _ => len,
+        };
+        let mut all = vec![None; len];
+        for piece in self
+            .collective
+            .golden(me, ranks, u32::try_from(self.root).unwrap_or(0), elements)
+        {
+            for (i, value) in all[piece.output].iter_mut().enumerate() {
+                *value = Some(match piece.ranks.len() {
+                    1 => self.input(piece.ranks.start as usize, piece.start + i),
+                    _ => self.reduced(piece.ranks.clone(), piece.start + i),
+                });
             }
-        })
-    }
-
-    fn gathered<T: Element>(&self, i: usize, len: usize) -> T {
-        let per = len / self.ranks;
-        self.input(i / per, i % per)
+        }
+        all
     }
 }
 
@@ -84,14 +84,14 @@ mod tests {
         for dtype in Dtype::ALL {
             with_dtype!(dtype, T => {
                 for op in ReduceOp::ALL.into_iter().filter(|op| op.name() != "avg") {
-                    for ranks in [1, 2, 3, 16, 64] {
+                    for ranks in [1usize, 2, 3, 16, 64] {
                         let pattern = Pattern { collective: Collective::AllReduce, op, ranks, root: 0, salt: 3 };
                         for i in 0..200 {
                             let first = pattern.input::<T>(0, i).widen();
                             let folded = (1..ranks).fold(first, |acc, rank| {
                                 T::combine(op, acc, pattern.input::<T>(rank, i).widen())
                             });
-                            assert_eq!(T::narrow(folded), pattern.reduced::<T>(i), "{dtype} {op} {ranks} {i}");
+                            assert_eq!(T::narrow(folded), pattern.reduced::<T>(0..ranks as u32, i), "{dtype} {op} {ranks} {i}");
                         }
                     }
                 }

@@ -3,7 +3,7 @@
 use super::collective::Collective;
 use super::{Example, describe_size};
 use crate::job::{Check, Job, pattern};
-use ringwork::collectives::kernels;
+use ringwork::kernels;
 use ringwork::prelude::*;
 
 pub(super) const EXAMPLE: Example = Example {

@@ -2,7 +2,8 @@
 
 use super::{Example, describe_size};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
-use ringwork::collectives::{Team, kernels};
+use ringwork::collectives::Team;
+use ringwork::kernels;
 use ringwork::prelude::*;
 
 pub(super) const EXAMPLE: Example = Example {

@@ -4,7 +4,9 @@
 
 use super::{Example, describe_size};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
-use ringwork::collectives::{Algorithm, Team, kernels};
+use ringwork::collectives::Team;
+use ringwork::isa::Algorithm;
+use ringwork::kernels;
 use ringwork::prelude::*;
 
 pub(super) const EXAMPLE: Example = Example {

@@ -12,8 +12,9 @@
 use super::Example;
 use super::dense::{Matrix, apply, silu, wide};
 use crate::job::{Check, Job};
-use ringwork::collectives::{Team, kernels};
+use ringwork::collectives::Team;
 use ringwork::isa::activations;
+use ringwork::kernels;
 use ringwork::prelude::*;
 use ringwork::runtime::{SignalRow, TaskId};
 use std::cell::Cell;

@@ -9,11 +9,10 @@
 //!   centre: {memory: tcm, slots: 1, slot: 4 KiB, slot_memory: sram}
 //! ```
 
-use super::neighbours::QueueSettings;
-use super::way::Way;
-use crate::bench::Collective;
+use super::call::QueueSettings;
 use crate::nearest::nearest;
-use ringwork::isa::Dtype;
+use ringwork::collectives::catalogue;
+use ringwork::isa::{Algorithm, Collective, Dtype};
 use ringwork::sim::yaml::{Reader, Table, Tree};
 use ringwork::sim::{Topology, Unit};
 use std::path::Path;
@@ -21,7 +20,7 @@ use std::path::Path;
 /// Settings of a collective, an algorithm, or of everything.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Settings {
-    algorithm: Option<Way>,
+    algorithm: Option<Algorithm>,
     /// The number, and where it is written.
     world_size: Option<(u32, String)>,
     n_elem: Option<usize>,
@@ -39,7 +38,7 @@ struct Settings {
 pub(crate) struct Ccl {
     defaults: Settings,
     collectives: Vec<(Collective, Settings)>,
-    algorithms: Vec<(Way, Settings)>,
+    algorithms: Vec<(Algorithm, Settings)>,
 }
 
 /// Where a world size came from.
@@ -99,9 +98,9 @@ impl Ccl {
             }
         }
         if let Some(algorithms) = top.get("algorithms") {
-            let known: Vec<_> = Way::all().map(Way::name).collect();
+            let known = Algorithm::ALL.map(Algorithm::name);
             for (name, reader) in algorithms.entries().map_err(|error| error.to_string())? {
-                let found = Way::all().find(|one| one.name() == name);
+                let found = catalogue::algorithm(name).ok();
                 let one = found.ok_or_else(|| unknown(&reader, "algorithm", name, &known))?;
                 ccl.algorithms.push((one, settings(&reader, OF_ALGORITHM)?));
             }
@@ -110,7 +109,7 @@ impl Ccl {
     }
 
     /// The algorithm for a collective, if one is chosen.
-    pub(crate) fn algorithm(&self, collective: Collective) -> Option<Way> {
+    pub(crate) fn algorithm(&self, collective: Collective) -> Option<Algorithm> {
         self.collective(collective)
             .and_then(|settings| settings.algorithm)
             .or(self.defaults.algorithm)
@@ -123,17 +122,17 @@ impl Ccl {
     }
 
     /// The explicit settings for a call, the narrower first: its algorithm's, then its collective's.
-    fn explicit(&self, collective: Collective, algorithm: Option<Way>) -> impl Iterator<Item = &Settings> {
+    fn explicit(&self, collective: Collective, algorithm: Algorithm) -> impl Iterator<Item = &Settings> {
         let mut all = self.algorithms.iter();
         let of_algorithm = all
-            .find(|(one, _)| Some(*one) == algorithm)
+            .find(|(one, _)| *one == algorithm)
             .map(|(_, settings)| settings);
         of_algorithm.into_iter().chain(self.collective(collective))
     }
 
     fn find<T>(
         &self,
-        (collective, algorithm): (Collective, Option<Way>),
+        (collective, algorithm): (Collective, Algorithm),
         of: impl Fn(&Settings) -> Option<T>,
     ) -> Option<T> {
         self.explicit(collective, algorithm)
@@ -142,17 +141,17 @@ impl Ccl {
     }
 
     /// Elements of a call, if they are said.
-    pub(crate) fn n_elem(&self, call: (Collective, Option<Way>)) -> Option<usize> {
+    pub(crate) fn n_elem(&self, call: (Collective, Algorithm)) -> Option<usize> {
         self.find(call, |settings| settings.n_elem)
     }
 
     /// Their type, if it is said.
-    pub(crate) fn dtype(&self, call: (Collective, Option<Way>)) -> Option<Dtype> {
+    pub(crate) fn dtype(&self, call: (Collective, Algorithm)) -> Option<Dtype> {
         self.find(call, |settings| settings.dtype)
     }
 
     /// Bytes of scratch, if they are said.
-    pub(crate) fn scratch(&self, call: (Collective, Option<Way>)) -> Option<u64> {
+    pub(crate) fn scratch(&self, call: (Collective, Algorithm)) -> Option<u64> {
         self.find(call, |settings| settings.scratch)
     }
 
@@ -160,11 +159,7 @@ impl Ccl {
     ///
     /// # Errors
     /// If the machine's chips have none of the name that is said.
-    pub(crate) fn memory(
-        &self,
-        call: (Collective, Option<Way>),
-        topology: &Topology,
-    ) -> Result<usize, String> {
+    pub(crate) fn memory(&self, call: (Collective, Algorithm), topology: &Topology) -> Result<usize, String> {
         let said = self.find(call, |settings| settings.memory.clone());
         Ok(said
             .map(|said| memory_named(&said, topology))
@@ -178,7 +173,7 @@ impl Ccl {
     /// As [`memory`](Ccl::memory).
     pub(crate) fn queues(
         &self,
-        call: (Collective, Option<Way>),
+        call: (Collective, Algorithm),
         topology: &Topology,
     ) -> Result<QueueSettings, String> {
         let memory = self.find(call, |settings| settings.slot_memory.clone());
@@ -196,7 +191,7 @@ impl Ccl {
     /// If the machine has fewer: says where the number came from.
     pub(crate) fn world_size(
         &self,
-        call: (Collective, Option<Way>),
+        call: (Collective, Algorithm),
         topology: &mut Topology,
     ) -> Result<WorldSize, String> {
         let explicit = self
@@ -278,7 +273,7 @@ fn read(table: &Table<'_>) -> Result<Settings, String> {
     let wrong = |place: String| move |why: String| format!("{place}: {why}");
     let mut settings = Settings::default();
     if let Some((name, place)) = word("algorithm")? {
-        settings.algorithm = Some(name.parse().map_err(wrong(place))?);
+        settings.algorithm = Some(catalogue::algorithm(name).map_err(wrong(place))?);
     }
     let memory = |word: Option<(&str, String)>| word.map(|(name, place)| (name.to_owned(), place));
     settings.memory = memory(word("memory")?);
@@ -327,7 +322,6 @@ fn unknown(reader: &Reader<'_>, kind: &str, name: &str, known: &[&str]) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwork::collectives::Algorithm;
 
     const FILE: &str = "\
 defaults: {algorithm: ring, world_size: 8, n_elem: 1024}
@@ -346,14 +340,14 @@ algorithms:
     #[test]
     fn the_narrower_setting_wins() {
         let ccl = Ccl::parse("ccl.yaml", FILE).unwrap();
-        let all_reduce = (Collective::AllReduce, ccl.algorithm(Collective::AllReduce));
-        assert_eq!(all_reduce.1, Some(Way::Windows(Algorithm::TwoPhase)));
+        let all_reduce = (
+            Collective::AllReduce,
+            ccl.algorithm(Collective::AllReduce).unwrap(),
+        );
+        assert_eq!(all_reduce.1, Algorithm::TwoPhase);
         assert_eq!(ccl.scratch(all_reduce), Some(64 << 10));
         assert_eq!(ccl.n_elem(all_reduce), Some(1024));
-        assert_eq!(
-            ccl.algorithm(Collective::Broadcast),
-            Some(Way::Windows(Algorithm::Ring))
-        );
+        assert_eq!(ccl.algorithm(Collective::Broadcast), Some(Algorithm::Ring));
     }
 
     #[test]
@@ -361,7 +355,7 @@ algorithms:
         let text = "algorithms:\n  centre: {memory: tcm, slots: 1, slot: 4 KiB, slot_memory: sram}\n";
         let ccl = Ccl::parse("ccl.yaml", text).unwrap();
         let sip = Topology::preset("sip6-torus").unwrap();
-        let centre = (Collective::AllReduce, Some("centre".parse().unwrap()));
+        let centre = (Collective::AllReduce, Algorithm::Centre);
         assert_eq!(ccl.memory(centre, &sip), Ok(2));
         let queues = QueueSettings {
             slots: Some(1),
@@ -369,7 +363,7 @@ algorithms:
             memory: Some(1),
         };
         assert_eq!(ccl.queues(centre, &sip), Ok(queues));
-        let torus = (Collective::AllReduce, Some("torus".parse().unwrap()));
+        let torus = (Collective::AllReduce, Algorithm::Torus);
         assert_eq!(ccl.queues(torus, &sip), Ok(QueueSettings::default()));
         let error = ccl.memory(centre, &chips(4)).unwrap_err();
         let said = "ccl.yaml:2: the chips of `ring-4` have no memory `tcm`; none is described";
@@ -383,12 +377,12 @@ algorithms:
             ccl.world_size(of, &mut chips(n))
                 .map(|size| (size.ranks, size.from))
         };
-        let broadcast = (Collective::Broadcast, None);
+        let broadcast = (Collective::Broadcast, Algorithm::Staged);
         assert_eq!(
             size(&ccl, broadcast, 16),
             Ok((4, "explicit in ccl.yaml:5".into()))
         );
-        let reduce = (Collective::Reduce, None);
+        let reduce = (Collective::Reduce, Algorithm::Staged);
         assert_eq!(
             size(&ccl, reduce, 16),
             Ok((8, "the default in ccl.yaml:1".into()))

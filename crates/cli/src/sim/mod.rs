@@ -1,19 +1,19 @@
 //! `ringwork sim`: what a collective would take on a machine that is only described.
 
+mod algorithms;
 mod call;
 mod ccl;
-mod neighbours;
 mod prove;
 mod question;
 mod report;
 mod row;
 mod sweep;
-mod way;
 
 use crate::bench::Collectives;
 use crate::output::complain;
 use crate::units::{parse_bytes, short_bytes};
 use crate::{EXIT_INTERRUPTED, interrupt};
+use algorithms::Algorithms;
 use call::Failure;
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
@@ -24,7 +24,6 @@ use ringwork::runtime::Interrupter;
 use ringwork::sim::ShowPs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use way::Ways;
 
 /// What `ringwork sim` takes.
 #[derive(Debug, Args)]
@@ -47,7 +46,7 @@ Examples:
 pub(crate) struct SimArguments {
     #[command(subcommand)]
     command: Option<SimCommand>,
-    /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter; or all
+    /// all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter, barrier; or all
     op: Option<Collectives>,
     /// The machine: a preset (`ringwork topo list`) or a file
     #[arg(short, long, value_name = "FILE|PRESET")]
@@ -64,11 +63,11 @@ pub(crate) struct SimArguments {
     /// Each size is this many times the one before
     #[arg(short = 'f', long, value_name = "FACTOR", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..))]
     step_factor: u32,
-    /// How to all-reduce: through windows onephase, twophase, ring, bidirectional-ring; through queues between
-    /// neighbours direct, halving-doubling, double-tree, hierarchical, torus, centre; or all, to compare
-    /// [default: what --ccl says, else all]
+    /// The algorithm: packet; through a scratch onephase, twophase, ring, bidirectional-ring, staged; on data in the window
+    /// window-pull, window-push; by messages between neighbours direct, halving-doubling, double-tree, hierarchical, torus,
+    /// centre; or all, to compare [default: what --ccl says, else all]
     #[arg(long, value_name = "NAME")]
-    algo: Option<Ways>,
+    algo: Option<Algorithms>,
     /// How many ranks take part [default: what --ccl says, else all of the machine]
     #[arg(short = 'g', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ranks: Option<u32>,
@@ -143,7 +142,7 @@ fn predict(arguments: &SimArguments) -> Result<ExitCode, Refused> {
     // Only on a terminal, and only where it takes long enough to be seen.
     let busy = ProgressBar::new_spinner();
     for question in &questions {
-        let about = (question.call.collective, question.call.ranks);
+        let about = (question.call.collective(), question.call.ranks);
         if last != Some(about) && report.for_people() {
             report.introduce(question);
         }

@@ -1,11 +1,10 @@
 //! What a proof has to show: of every byte of every result, whose inputs it is made of, and which byte of them.
 
 use super::call::Call;
-use crate::bench::Collective;
-use ringwork::isa::{Contributions, Counted, Difference, Piece, Wrong};
+use ringwork::isa::{Collective, Contributions, Counted, Difference, Piece, Wrong};
 
-/// Wrong places that are told one by one.
-const TOLD: usize = 8;
+/// Wrong places that are listed one by one.
+const MAX_REPORTED: usize = 8;
 
 /// What is shown when a proof succeeds.
 pub(crate) fn in_words(collective: Collective) -> &'static str {
@@ -17,32 +16,15 @@ pub(crate) fn in_words(collective: Collective) -> &'static str {
 }
 
 /// Where the bytes of `me`'s result should come from; `None` if nothing is promised there.
-pub(super) fn expected(call: &Call, me: u32, send_bytes: u64, recv_bytes: u64) -> Option<Contributions> {
+pub(super) fn expected(call: &Call, me: u32) -> Option<Contributions> {
     const ROOT: u32 = 0;
-    let ranks = call.ranks;
-    let rank = u64::from(me);
-    let all = |from| Contributions::of(Counted::once(0..ranks), from, recv_bytes);
-    let each = |from: u64, bytes: u64| {
-        let mut pieces = Contributions::default();
-        for member in 0..ranks {
-            pieces.push(Piece::new(Counted::once(member..member + 1), from, bytes));
-        }
-        pieces
-    };
-    Some(match call.collective {
-        Collective::AllReduce => all(0),
-        Collective::Reduce if me == ROOT => all(0),
-        Collective::ReduceScatter => all(rank * recv_bytes),
-        Collective::Broadcast => Contributions::input(ROOT, 0, recv_bytes),
-        Collective::Scatter => Contributions::input(ROOT, rank * recv_bytes, recv_bytes),
-        Collective::AllGather => each(0, send_bytes),
-        Collective::Gather if me == ROOT => each(0, send_bytes),
-        Collective::AllToAll => {
-            let part = recv_bytes / u64::from(ranks);
-            each(rank * part, part)
-        }
-        Collective::Reduce | Collective::Gather | Collective::Barrier => return None,
-    })
+    let size = call.dtype.bytes();
+    let mut pieces = Contributions::default();
+    for piece in call.collective().golden(me, call.ranks, ROOT, call.bytes / size) {
+        let (from, bytes) = ((piece.start * size) as u64, (piece.output.len() * size) as u64);
+        pieces.push(Piece::new(Counted::once(piece.ranks), from, bytes));
+    }
+    (pieces != Contributions::default()).then_some(pieces)
 }
 
 /// Everything that is wrong, as it is told.
@@ -57,7 +39,7 @@ impl Faults {
     /// Notes what is wrong on a rank.
     pub(super) fn add(&mut self, rank: u32, wrong: &[Wrong], element_bytes: u64) {
         self.count += wrong.len();
-        for Wrong { bytes, how } in wrong.iter().take(TOLD.saturating_sub(self.told.len())) {
+        for Wrong { bytes, how } in wrong.iter().take(MAX_REPORTED.saturating_sub(self.told.len())) {
             self.untracked |= *how == Difference::Untracked;
             let elements = bytes.start / element_bytes..bytes.end.div_ceil(element_bytes);
             let how = match *how {
@@ -85,7 +67,7 @@ impl Faults {
         let verdict = if self.untracked { "NOT PROVED" } else { "WRONG" };
         Some(format!(
             "{verdict}: {} {}, {} B over {} ranks:\n  {}{rest}",
-            call.collective,
+            call.collective(),
             call.algorithm_name(),
             call.bytes,
             call.ranks,

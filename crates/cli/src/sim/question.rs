@@ -1,13 +1,13 @@
 //! What is asked of the simulator: every combination of collective, algorithm and size.
 
+use super::algorithms::Algorithms;
 use super::call::{Call, Failure};
 use super::ccl::{Ccl, WorldSize, place_ranks};
 use super::row::Row;
-use super::way::{Way, Ways};
 use super::{Refused, SimArguments};
-use crate::bench::Collective;
 use crate::machine;
-use ringwork::isa::Dtype;
+use ringwork::collectives::catalogue::Entry;
+use ringwork::isa::{Algorithm, Collective, Dtype};
 use ringwork::runtime::Interrupter;
 use ringwork::sim::Topology;
 use std::time::Instant;
@@ -36,26 +36,27 @@ impl Question {
 /// What a comparison of everything leaves out, and why.
 pub(super) struct LeftOut {
     pub(super) collective: Collective,
-    pub(super) ways: Vec<Way>,
+    pub(super) algorithms: Vec<Algorithm>,
     pub(super) why: String,
 }
 
 impl LeftOut {
-    /// The names of the ways.
+    /// The names of the algorithms.
     pub(super) fn names(&self) -> Vec<&'static str> {
-        self.ways.iter().map(|way| way.name()).collect()
+        self.algorithms.iter().map(|one| one.name()).collect()
     }
 }
 
-/// Notes that a way is left out, with others that are for the same reason.
-fn leave_out(all: &mut Vec<LeftOut>, collective: Collective, why: String, way: Way) {
+/// Notes that an algorithm is left out, with others that are for the same reason.
+fn leave_out(all: &mut Vec<LeftOut>, entry: &Entry, why: String) {
+    let (collective, algorithm) = (entry.collective, entry.algorithm);
     let same = |left_out: &&mut LeftOut| left_out.collective == collective && left_out.why == why;
     match all.iter_mut().find(same) {
-        Some(left_out) if left_out.ways.contains(&way) => {}
-        Some(left_out) => left_out.ways.push(way),
+        Some(left_out) if left_out.algorithms.contains(&algorithm) => {}
+        Some(left_out) => left_out.algorithms.push(algorithm),
         None => all.push(LeftOut {
             collective,
-            ways: vec![way],
+            algorithms: vec![algorithm],
             why,
         }),
     }
@@ -63,7 +64,7 @@ fn leave_out(all: &mut Vec<LeftOut>, collective: Collective, why: String, way: W
 
 /// What is asked of every machine, whatever the size.
 pub(super) struct Asked<'a> {
-    pub(super) algorithms: Option<&'a Ways>,
+    pub(super) algorithms: Option<&'a Algorithms>,
     pub(super) ranks: Option<WorldSize>,
     pub(super) dtype: Option<Dtype>,
     pub(super) scratch: Option<u64>,
@@ -85,10 +86,10 @@ impl Asked<'_> {
         machine: &Topology,
         left_out: &mut Vec<LeftOut>,
     ) -> Result<Vec<(Call, Topology)>, String> {
-        let ways = Ways::choose(self.algorithms, self.ccl, collective);
+        let algorithms = Algorithms::choose(self.algorithms, self.ccl, collective);
         let mut calls = Vec::new();
-        for algorithm in algorithms(&ways, collective) {
-            let of = (collective, algorithm);
+        for entry in algorithms.entries(collective) {
+            let of = (collective, entry.algorithm);
             let mut topology = machine.clone();
             let ranks = match &self.ranks {
                 None => self.ccl.world_size(of, &mut topology)?.ranks,
@@ -97,15 +98,12 @@ impl Asked<'_> {
                     size.ranks
                 }
             };
-            if let Some(way) = algorithm
-                && let Some(why) = ways.check(way, &topology, ranks)?
-            {
-                leave_out(left_out, collective, why, way);
+            if let Some(why) = algorithms.check(entry, &topology, ranks)? {
+                leave_out(left_out, entry, why);
                 continue;
             }
             let call = Call {
-                collective,
-                algorithm,
+                entry,
                 ranks,
                 bytes: 0,
                 dtype: self.dtype.or_else(|| self.ccl.dtype(of)).unwrap_or(Dtype::F32),
@@ -155,7 +153,11 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
         ccl: &ccl,
     };
     let (mut all, mut left_out) = (Vec::new(), Vec::new());
-    for collective in op.0.iter().copied().filter(|one| *one != Collective::Barrier) {
+    // Of one operation there must be what is asked for; of all, those that have it.
+    if let (Some(asked), [only]) = (&arguments.algo, &op.0[..]) {
+        asked.check_any(*only)?;
+    }
+    for collective in op.0.iter().copied() {
         let calls = asked.calls(collective, &machine, &mut left_out)?;
         let sizes: Vec<_> = calls
             .iter()
@@ -188,15 +190,6 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
     Ok((all, left_out))
 }
 
-/// The algorithms of a collective; all but one have a single way.
-fn algorithms(asked: &Ways, collective: Collective) -> Vec<Option<Way>> {
-    if collective == Collective::AllReduce {
-        asked.each().map(Some).collect()
-    } else {
-        vec![None]
-    }
-}
-
 /// Refuses to verify where sums of so many ranks cannot be exact.
 fn check_exact(call: &Call) -> Result<(), String> {
     let narrow = matches!(call.dtype, Dtype::BF16 | Dtype::F16 | Dtype::I8 | Dtype::U8);
@@ -211,7 +204,7 @@ fn check_exact(call: &Call) -> Result<(), String> {
 
 fn sizes(arguments: &SimArguments, ccl: &Ccl, call: &Call) -> Result<Vec<usize>, String> {
     let configured = ccl
-        .n_elem((call.collective, call.algorithm))
+        .n_elem((call.collective(), call.entry.algorithm))
         .map(|elements| elements * call.dtype.bytes());
     let (first, last) = match (arguments.min_bytes, arguments.max_bytes, configured) {
         (None, None, Some(bytes)) => (bytes, bytes),
@@ -227,7 +220,7 @@ fn sizes(arguments: &SimArguments, ccl: &Ccl, call: &Call) -> Result<Vec<usize>,
     let factor = arguments.step_factor as usize;
     let all = std::iter::successors(Some(first), |bytes| bytes.checked_mul(factor));
     let whole = |bytes| {
-        call.collective
+        call.collective()
             .whole(bytes, call.dtype.bytes(), call.ranks as usize)
     };
     let mut sizes: Vec<usize> = all.take_while(|bytes| *bytes <= last).filter_map(whole).collect();

@@ -4,11 +4,11 @@ use super::Refused;
 use super::prove::in_words;
 use super::question::{LeftOut, Question};
 use super::row::{self, Row, Stretch};
-use crate::bench::Collective;
 use crate::bench::plot::{self, Plot};
 use crate::output::{append, begin_lines, say, write_new};
 use crate::units::short_bytes;
 use clap::Args;
+use ringwork::isa::Collective;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -83,8 +83,8 @@ impl<'a> Report<'a> {
             "data verified on every rank"
         };
         let (name, ranks) = (&topology.name, call.ranks);
-        say!("# {} on {name}: {ranks} ranks, {data}", call.collective);
-        self.say_left_out(Some(call.collective));
+        say!("# {} on {name}: {ranks} ranks, {data}", call.collective());
+        self.say_left_out(Some(call.collective()));
         say!("{}", row::head());
     }
 
@@ -92,7 +92,7 @@ impl<'a> Report<'a> {
         if self.for_people() {
             say!("{}", row::line(&row));
             if row.call.prove {
-                say!("#   proved: {}", in_words(row.call.collective));
+                say!("#   proved: {}", in_words(row.call.collective()));
             }
         }
         self.keep(row)
@@ -109,16 +109,16 @@ impl<'a> Report<'a> {
     /// Which algorithm wins where, and everything that is written at the end.
     pub(super) fn finish(&self, interrupted: bool) -> Result<(), Refused> {
         let mut fastest = Vec::new();
-        let mut ops: Vec<Collective> = self.rows.iter().map(|row| row.call.collective).collect();
+        let mut ops: Vec<Collective> = self.rows.iter().map(|row| row.call.collective()).collect();
         ops.dedup();
         for op in ops {
             let of: Vec<Row> = self
                 .rows
                 .iter()
-                .filter(|row| row.call.collective == op)
+                .filter(|row| row.call.collective() == op)
                 .cloned()
                 .collect();
-            if of.iter().any(|row| row.call.algorithm != of[0].call.algorithm) {
+            if of.iter().any(|row| row.call.entry != of[0].call.entry) {
                 fastest.push((op, row::winners(&of)));
             }
         }
@@ -196,7 +196,7 @@ pub(super) fn curves(rows: &[Row]) -> Plot {
 }
 
 pub(super) fn curve_name(row: &Row) -> String {
-    let name = format!("{}, {}", row.call.collective, row.call.algorithm_name());
+    let name = format!("{}, {}", row.call.collective(), row.call.algorithm_name());
     if row.varied.is_empty() {
         name
     } else {

@@ -1,6 +1,7 @@
 //! One prediction, and its forms: a line for people, CSV, JSON.
 
 use super::call::{Call, Prediction};
+use crate::bench::bus_factor;
 use crate::bench::table::time;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -34,7 +35,7 @@ impl Row {
     }
 
     pub(crate) fn busbw(&self) -> f64 {
-        self.algbw() * self.call.collective.bus_factor(self.call.ranks)
+        self.algbw() * bus_factor(self.call.collective(), self.call.ranks)
     }
 
     /// The least that any algorithm could take, in percent of what this one does.
@@ -91,7 +92,7 @@ impl Row {
             "{},{},{},{},{},{},{},{:.6},{:.3},{:.3},{:.6},{:.2},{},{bytes},{load:.2},{},{}",
             quoted(&self.topology),
             quoted(&self.variation()),
-            self.call.collective.name(),
+            self.call.collective().name(),
             self.call.algorithm_name(),
             self.call.ranks,
             self.call.bytes,
@@ -122,7 +123,7 @@ impl Row {
         json!({
             "topology": self.topology,
             "varied": varied,
-            "op": self.call.collective.name(),
+            "op": self.call.collective().name(),
             "algo": self.call.algorithm_name(),
             "ranks": self.call.ranks,
             "bytes": self.call.bytes,

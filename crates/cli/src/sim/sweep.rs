@@ -12,15 +12,15 @@
 //!   stragglers: [[], [{rank: 0, speed: 0.5}]]
 //! ```
 
+use super::algorithms::Algorithms;
 use super::call::{Call, Failure};
 use super::ccl::{Ccl, WorldSize};
 use super::question::{Asked, LeftOut, Question};
 use super::report::{OutputArguments, Report, curve_name, curves, page_table, title};
 use super::row::{self, Row};
-use super::way::Ways;
 use super::{Refused, stop};
+use crate::bench::Collectives;
 use crate::bench::plot::{self, Plot};
-use crate::bench::{Collective, Collectives};
 use crate::output::{say, write_new};
 use crate::{EXIT_INTERRUPTED, machine};
 use clap::Args;
@@ -296,12 +296,12 @@ fn questions(file: &str, text_of_file: &str) -> Result<(Vec<Question>, Vec<LeftO
     for (machine, varied) in machines(&top)? {
         for size in &ranks {
             asked.ranks.clone_from(size);
-            for collective in ops.0.iter().copied().filter(|one| *one != Collective::Barrier) {
+            for collective in ops.0.iter().copied() {
                 let calls = asked.calls(collective, &machine, &mut left_out)?;
                 let most = sizes.as_ref().map_or(1, Vec::len);
                 for (index, (call, topology)) in (0..most).flat_map(|i| calls.iter().map(move |c| (i, c))) {
                     let configured = ccl
-                        .n_elem((call.collective, call.algorithm))
+                        .n_elem((call.collective(), call.entry.algorithm))
                         .map(|elements| (elements * call.dtype.bytes()) as u64);
                     let bytes = match (&sizes, configured) {
                         (Some(sizes), _) => sizes[index],
@@ -393,8 +393,8 @@ where
         .map_err(|why: T::Err| format!("{}: {why}", reader.place()))
 }
 
-fn ways(reader: &Reader<'_>) -> Result<Ways, String> {
-    let mut all = Ways::default();
+fn ways(reader: &Reader<'_>) -> Result<Algorithms, String> {
+    let mut all = Algorithms::default();
     for one in many(reader)? {
         all = all.and(parsed(&one)?);
     }

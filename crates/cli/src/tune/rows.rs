@@ -1,7 +1,7 @@
 //! From times to rows of the communicator's table.
 
-use ringwork::collectives::communicator::Row;
-use ringwork::isa::{Operation, Way};
+use ringwork::communicator::Row;
+use ringwork::isa::{Algorithm, Collective};
 
 /// How the ranks sat.
 #[derive(Clone, Copy, Debug)]
@@ -14,15 +14,15 @@ pub(super) struct Seats {
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) bytes: u64,
-    pub(super) own: Vec<(Way, f64)>,
-    pub(super) window: Vec<(Way, f64)>,
+    pub(super) own: Vec<(Algorithm, f64)>,
+    pub(super) window: Vec<(Algorithm, f64)>,
 }
 
 /// What to do at one size. One way for both, if that for the window needs no window: a table cannot tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Choice {
-    own: Way,
-    window: Way,
+    own: Algorithm,
+    window: Algorithm,
 }
 
 /// A change of way must bring so much: less is noise, and another row to read.
@@ -36,7 +36,7 @@ impl Measured {
         if window.needs_window() {
             return Some(Choice { own, window });
         }
-        let both: Vec<(Way, f64)> = self
+        let both: Vec<(Algorithm, f64)> = self
             .own
             .iter()
             .map(|(way, cost)| (*way, cost + cost_of(&self.window, *way)))
@@ -49,12 +49,12 @@ impl Measured {
     }
 }
 
-fn cost_of(costs: &[(Way, f64)], way: Way) -> f64 {
+fn cost_of(costs: &[(Algorithm, f64)], way: Algorithm) -> f64 {
     let found = costs.iter().find(|(known, _)| *known == way);
     found.map_or(f64::INFINITY, |(_, cost)| *cost)
 }
 
-fn fastest(costs: &[(Way, f64)], before: Option<Way>) -> Option<Way> {
+fn fastest(costs: &[(Algorithm, f64)], before: Option<Algorithm>) -> Option<Algorithm> {
     let (best, cost) = costs.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let stays = before.filter(|before| *cost > cost_of(costs, *before) * WORTH);
     Some(stays.unwrap_or(*best))
@@ -62,7 +62,7 @@ fn fastest(costs: &[(Way, f64)], before: Option<Way>) -> Option<Way> {
 
 /// The rows for one operation: for each run of sizes with the same choice one, or two if data in the window is done
 /// otherwise than own memory. The last fits any size.
-pub(super) fn rows(operation: Operation, seats: Seats, measured: &[Measured]) -> Vec<Row> {
+pub(super) fn rows(operation: Collective, seats: Seats, measured: &[Measured]) -> Vec<Row> {
     let mut runs: Vec<(u64, Choice)> = Vec::new();
     for one in measured {
         let Some(choice) = one.choice(runs.last().map(|run| run.1)) else {
@@ -77,11 +77,11 @@ pub(super) fn rows(operation: Operation, seats: Seats, measured: &[Measured]) ->
     for (i, (bytes, choice)) in runs.iter().enumerate() {
         let mut row = |way| {
             rows.push(Row {
-                operation,
+                collective: operation,
                 ranks: Some(seats.ranks.into()),
                 ranks_per_core: Some(seats.per_core.into()),
                 bytes: (i + 1 < runs.len()).then_some(*bytes),
-                way,
+                algorithm: way,
             });
         };
         row(choice.window);
@@ -95,7 +95,7 @@ pub(super) fn rows(operation: Operation, seats: Seats, measured: &[Measured]) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwork::collectives::communicator::Table;
+    use ringwork::communicator::Table;
 
     const SEATS: Seats = Seats {
         ranks: 2,
@@ -103,11 +103,11 @@ mod tests {
     };
 
     fn one(bytes: u64, staged: [f64; 3], pull: f64, push: f64) -> Measured {
-        let own: Vec<(Way, f64)> = [Way::Packet, Way::OnePhase, Way::TwoPhase]
+        let own: Vec<(Algorithm, f64)> = [Algorithm::Packet, Algorithm::OnePhase, Algorithm::TwoPhase]
             .into_iter()
             .zip(staged)
             .collect();
-        let window = [(Way::WindowPull, pull), (Way::WindowPush, push)];
+        let window = [(Algorithm::WindowPull, pull), (Algorithm::WindowPush, push)];
         Measured {
             bytes,
             window: own.iter().copied().chain(window).collect(),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     fn text(measured: &[Measured]) -> Vec<String> {
-        let rows = rows(Operation::AllReduce, SEATS, measured);
+        let rows = rows(Collective::AllReduce, SEATS, measured);
         let words = |row: &Row| row.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         let text = rows.iter().map(words).collect();
         Table::new(rows).unwrap();
@@ -160,6 +160,6 @@ mod tests {
 
     #[test]
     fn without_measurements_there_are_no_rows() {
-        assert!(rows(Operation::Broadcast, SEATS, &[]).is_empty());
+        assert!(rows(Collective::Broadcast, SEATS, &[]).is_empty());
     }
 }

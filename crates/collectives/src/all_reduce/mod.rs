@@ -20,19 +20,28 @@ mod two_phase;
 pub use bidirectional_ring::bidirectional_ring;
 pub use one_phase::one_phase;
 pub use packet::packet;
-pub(crate) use packet::packet_chunk;
+pub use packet::packet_chunk;
 pub use ring::ring;
 pub use two_phase::two_phase;
 
-use crate::{Algorithm, Team};
-use ringwork_isa::{Core, In, Out, ReduceOp, Result};
+use crate::Team;
+use ringwork_isa::{Algorithm, Core, Error, In, Out, ReduceOp, Result};
+
+/// The algorithms that [`all_reduce()`] takes: those that need a [`Team`] only.
+pub const BY_TEAM: [Algorithm; 5] = [
+    Algorithm::Packet,
+    Algorithm::OnePhase,
+    Algorithm::TwoPhase,
+    Algorithm::Ring,
+    Algorithm::BidirectionalRing,
+];
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank, by the algorithm asked for.
 ///
 /// In place if `y` is `x`. The same bits on every rank; the same bits for every exact algorithm (COL-1).
 ///
 /// # Errors
-/// If `x` and `y` are not equally long, the scratch cannot hold one element per half, or as
+/// If it is not one of the five above, `x` and `y` are not equally long, the scratch cannot hold one element per half, or as
 /// [`Core::wait`].
 pub async fn all_reduce<C: Core>(
     core: &C,
@@ -48,5 +57,8 @@ pub async fn all_reduce<C: Core>(
         Algorithm::TwoPhase => two_phase(core, team, x, y, op).await,
         Algorithm::Ring => ring(core, team, x, y, op).await,
         Algorithm::BidirectionalRing => bidirectional_ring(core, team, x, y, op).await,
+        other => Err(Error::failed(format!(
+            "`{other}` is not an all-reduce through a team; use packet, onephase, twophase, ring or bidirectional-ring"
+        ))),
     }
 }

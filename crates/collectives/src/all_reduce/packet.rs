@@ -33,9 +33,13 @@ pub async fn packet<C: Core>(core: &C, team: Team, x: In, y: Out, op: ReduceOp) 
     Ok(())
 }
 
-/// [`packet`] of at most what one packet carries, and not of nothing.
+/// [`packet()`] of at most what one packet carries, and not of nothing. For callers who know that: the checks and the loop over
+/// chunks of [`packet()`] cost a call of 4 bytes a tenth of its time.
+///
+/// # Errors
+/// As [`Core::wait`].
 #[flat]
-pub(crate) async fn packet_chunk<C: Core>(core: &C, room: &Room, x: In, y: Out, op: ReduceOp) -> Result<()> {
+pub async fn packet_chunk<C: Core>(core: &C, room: &Room, x: In, y: Out, op: ReduceOp) -> Result<()> {
     let (packets, epoch) = (room.for_all(), room.epoch(core).await?);
     core.put_packet(packets, x, epoch).await?;
     room.raise(core, epoch).await?;

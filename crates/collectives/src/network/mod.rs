@@ -17,14 +17,12 @@
 //! What does not fit the slots goes in pieces. Whichever it is, all members get the same bits; the exact one gives
 //! those of every other exact algorithm (COL-1).
 
-mod algorithm;
 mod centre;
 mod dimensions;
 mod direct;
 mod double_tree;
 mod halving_doubling;
 
-pub use algorithm::{NetworkAlgorithm, all_reduce};
 pub use centre::centre;
 pub use dimensions::{Lanes, by_dimensions};
 pub use direct::direct;
@@ -32,7 +30,55 @@ pub use double_tree::double_tree;
 pub use halving_doubling::halving_doubling;
 
 use crate::arguments::same_length;
-use ringwork_isa::{AnyTile, Core, Error, In, Out, Queues, ReduceOp, Result, Work};
+use ringwork_isa::{Algorithm, AnyTile, Core, Error, In, Out, Queues, ReduceOp, Result, Work};
+
+/// Ports that each member of a grid of these sides needs.
+#[must_use]
+pub fn ports(algorithm: Algorithm, grid: &[u32]) -> u32 {
+    let ranks = grid.iter().product::<u32>().max(1);
+    match algorithm {
+        Algorithm::Direct => ranks,
+        Algorithm::HalvingDoubling => ranks.ilog2() + 1,
+        Algorithm::DoubleTree => 6,
+        _ => u32::try_from(2 * grid.len().max(1)).unwrap_or(u32::MAX),
+    }
+}
+
+/// Slots of a queue unless it is said how many: as many as let an algorithm go on without waiting for credits.
+pub(crate) fn usual_slots(algorithm: Algorithm) -> u32 {
+    match algorithm {
+        Algorithm::Centre => 1,
+        Algorithm::DoubleTree => 8,
+        _ => 2,
+    }
+}
+
+/// A tree cuts its half of the data into so many pieces, enough for its levels to overlap, if they are of so many bytes
+/// at least.
+const TREE_PIECES: usize = 32;
+const TREE_PIECE_BYTES: usize = 16 << 10;
+
+/// Elements of the longest message of `count` elements, if everything goes at once.
+pub(crate) fn longest_message(
+    algorithm: Algorithm,
+    grid: &[u32],
+    count: usize,
+    element_bytes: usize,
+) -> usize {
+    let sides = || grid.iter().map(|size| *size as usize).filter(|size| *size > 1);
+    let shortest = sides().min().unwrap_or(1);
+    match algorithm {
+        Algorithm::Direct => count.div_ceil(sides().product()),
+        Algorithm::DoubleTree => {
+            let half = count.div_ceil(2);
+            half.div_ceil(TREE_PIECES)
+                .max(half.min(TREE_PIECE_BYTES / element_bytes))
+        }
+        Algorithm::Hierarchical => count.div_ceil(shortest),
+        Algorithm::Torus => count.div_ceil(2 * sides().count().max(1)).div_ceil(shortest),
+        _ => count,
+    }
+}
 
 /// What every one of these checks first (COL-4).
 #[track_caller]

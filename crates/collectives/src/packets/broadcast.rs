@@ -59,16 +59,22 @@ pub async fn broadcast<C: Core>(core: &C, ring: &Ring, x: In, y: Out, root: Rank
 }
 
 /// The root's side of a [`broadcast`] of at most what one packet carries, and not of nothing.
+///
+/// # Errors
+/// As [`Core::wait`].
 #[flat]
-pub(crate) async fn give<C: Core>(core: &C, ring: &Ring, x: In) -> Result<()> {
+pub async fn give<C: Core>(core: &C, ring: &Ring, x: In) -> Result<()> {
     let number = ring.begin(core).await?;
     core.put_packet(&ring.packets, x, number).await?;
     core.notify(ring.given.signal(), Notify::Set(number.into())).await
 }
 
 /// Everybody else's side of it.
+///
+/// # Errors
+/// As [`Core::wait`].
 #[flat]
-pub(crate) async fn take<C: Core>(core: &C, ring: &Ring, y: Out, root: Rank) -> Result<()> {
+pub async fn take<C: Core>(core: &C, ring: &Ring, y: Out, root: Rank) -> Result<()> {
     let number = ring.begin(core).await?;
     // Before it waits: so ranks that share its core know that it needs no turn until the packet has come.
     core.notify(ring.given.signal(), Notify::Set(number.into()))
@@ -100,7 +106,8 @@ impl Ring {
 
     /// The most bytes that one packet carries.
     #[inline(always)]
-    pub(crate) fn most_bytes(&self) -> usize {
+    #[must_use]
+    pub fn most_bytes(&self) -> usize {
         self.packets.payload_bytes()
     }
 

@@ -13,7 +13,8 @@ pub(super) fn usable_after_an_error(rng: &mut Rng) {
     );
     for bad in [0, 2, 1u32].repeat(10) {
         // All-reduces are queued behind the kernel that fails: they must neither hide it nor be harmed by it.
-        let behind = Algorithm::ALL[rng.below(Algorithm::ALL.len())];
+        let behind = ringwork_collectives::all_reduce::BY_TEAM
+            [rng.below(ringwork_collectives::all_reduce::BY_TEAM.len())];
         let error = node.run(|orch| {
             orch.group(devices, |_| Ok(refuse_on::task(&meet, bad)))?;
             (0..3).try_for_each(|_| reducers.submit(orch, behind))
@@ -21,7 +22,7 @@ pub(super) fn usable_after_an_error(rng: &mut Rng) {
         let text = error.unwrap_err().to_string();
         let wanted = format!("node, chip {bad}, kernel `refuse_on`: ");
         assert!(text.starts_with(&wanted), "{text}");
-        for algorithm in Algorithm::ALL {
+        for algorithm in ringwork_collectives::all_reduce::BY_TEAM {
             reducers.reduce(&node, algorithm, 3).unwrap();
             assert!(reducers.verified().unwrap());
         }

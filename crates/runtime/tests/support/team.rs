@@ -91,7 +91,8 @@ impl Reducers {
     /// All-reduces until something goes wrong.
     pub fn reduce_forever(&self, node: &Node, rng: &mut Rng) -> ringwork_runtime::Error {
         loop {
-            let algorithm = Algorithm::ALL[rng.below(Algorithm::ALL.len())];
+            let algorithm = ringwork_collectives::all_reduce::BY_TEAM
+                [rng.below(ringwork_collectives::all_reduce::BY_TEAM.len())];
             if let Err(error) = self.reduce(node, algorithm, 1 + rng.below(4)) {
                 return error;
             }

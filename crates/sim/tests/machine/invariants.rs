@@ -2,7 +2,8 @@
 
 use crate::common::*;
 use proptest::prelude::*;
-use ringwork_sim::{Collective, Machine, Options, Topology, lower_bound};
+use ringwork_isa::Collective;
+use ringwork_sim::{Machine, Options, Topology, lower_bound};
 
 fn any_topology() -> impl Strategy<Value = String> {
     let network = prop_oneof![

@@ -1,0 +1,168 @@
+//! Which algorithms of the catalogue are predicted, and which do not fit a machine.
+
+use super::ccl::Ccl;
+use ringwork::collectives::catalogue::{self, Entry};
+use ringwork::isa::{Algorithm, Collective};
+use ringwork::sim::Topology;
+use std::str::FromStr;
+
+/// More ranks have more queues than anybody would build: a comparison leaves it out.
+const MOST_DIRECT: u32 = 256;
+
+/// The sides of the grid that the ranks of a machine form; their number if they form none.
+pub(crate) fn grid(topology: &Topology, ranks: u32) -> Vec<u32> {
+    topology.grid(ranks).unwrap_or_else(|| vec![ranks])
+}
+
+/// Why an algorithm cannot run on a machine, if it cannot.
+pub(crate) fn misfit(entry: &Entry, topology: &Topology, ranks: u32) -> Option<String> {
+    let grid = topology.grid(ranks);
+    let why = entry.fits(ranks, grid.as_deref()).err()?;
+    Some(match grid {
+        Some(_) => why,
+        None => no_grid(topology, ranks),
+    })
+}
+
+/// Why ranks do not form a grid.
+fn no_grid(topology: &Topology, ranks: u32) -> String {
+    let name = &topology.name;
+    if topology.levels.is_empty() {
+        return format!(
+            "`{name}` is not a grid (rings, meshes, tori, or levels of them): its links are listed one by one"
+        );
+    }
+    let all = topology.ranks();
+    format!("{ranks} of the {all} ranks of `{name}` are not a grid: they end in the middle of a row")
+}
+
+/// The algorithms that were asked for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Algorithms {
+    each: Vec<Algorithm>,
+    /// Whatever fits: the rest is left out.
+    all: bool,
+}
+
+impl FromStr for Algorithms {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Algorithms, String> {
+        match name {
+            "all" => Ok(Algorithms::all()),
+            one => Ok(Algorithms::of(vec![catalogue::algorithm(one)?])),
+        }
+    }
+}
+
+impl Algorithms {
+    fn all() -> Algorithms {
+        Algorithms {
+            each: Vec::new(),
+            all: true,
+        }
+    }
+
+    fn of(each: Vec<Algorithm>) -> Algorithms {
+        Algorithms { each, all: false }
+    }
+
+    /// These and those, without any twice.
+    pub(super) fn and(mut self, more: Algorithms) -> Algorithms {
+        self.all |= more.all;
+        for one in more.each {
+            if !self.each.contains(&one) {
+                self.each.push(one);
+            }
+        }
+        self
+    }
+
+    /// The algorithms of a collective: those asked for, else what is configured, else all.
+    pub(super) fn choose(asked: Option<&Algorithms>, ccl: &Ccl, collective: Collective) -> Algorithms {
+        let configured = || {
+            let one = ccl.algorithm(collective)?;
+            catalogue::find(collective, one).map(|_| Algorithms::of(vec![one]))
+        };
+        asked.cloned().or_else(configured).unwrap_or_else(Algorithms::all)
+    }
+
+    /// The entries of a collective among them.
+    pub(super) fn entries(&self, collective: Collective) -> Vec<&'static Entry> {
+        catalogue::of(collective)
+            .filter(|entry| self.all || self.each.contains(&entry.algorithm))
+            .collect()
+    }
+
+    /// Whether a collective has any of them.
+    ///
+    /// # Errors
+    /// What it has instead.
+    pub(super) fn check_any(&self, collective: Collective) -> Result<(), String> {
+        match self.each.first() {
+            Some(first) if self.entries(collective).is_empty() => {
+                catalogue::named(collective, first.name()).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Why an algorithm is left out here, if it is.
+    ///
+    /// # Errors
+    /// The same, if it was asked for by name.
+    pub(super) fn check(
+        &self,
+        entry: &Entry,
+        topology: &Topology,
+        ranks: u32,
+    ) -> Result<Option<String>, String> {
+        let name = entry.algorithm;
+        let misfit = misfit(entry, topology, ranks);
+        if self.each.contains(&name) {
+            return misfit.map_or(Ok(None), |why| {
+                Err(format!(
+                    "`{name}` cannot run here: {why}; --algo all shows what can"
+                ))
+            });
+        }
+        if name == Algorithm::Direct && ranks > MOST_DIRECT {
+            return Ok(Some(format!(
+                "it has a queue for every pair, and {ranks} ranks are more than {MOST_DIRECT}; ask for it by name"
+            )));
+        }
+        Ok(misfit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comparison_leaves_out_what_cannot_be_and_a_name_is_refused() {
+        let entry = |algorithm| catalogue::find(Collective::AllReduce, algorithm).unwrap();
+        let links = Topology::preset("v100x8").unwrap();
+        let centre = entry(Algorithm::Centre);
+        let named = Algorithms::of(vec![Algorithm::Centre]);
+        let left_out = Algorithms::all().check(centre, &links, 8).unwrap().unwrap();
+        let refused = named.check(centre, &links, 8).unwrap_err();
+        assert!(
+            refused.starts_with("`centre` cannot run here: `v100x8` is not a grid"),
+            "{refused}"
+        );
+        assert!(refused.contains(&left_out), "{refused}");
+        let torus = Topology::preset("torus-4x4").unwrap();
+        let refused = named.check(centre, &torus, 6).unwrap_err();
+        assert!(
+            refused.contains("6 of the 16 ranks of `torus-4x4` are not a grid"),
+            "{refused}"
+        );
+        let direct = entry(Algorithm::Direct);
+        let ring = Topology::preset("ring-512").unwrap();
+        assert!(Algorithms::all().check(direct, &ring, 512).unwrap().is_some());
+        assert_eq!(Algorithms::all().check(direct, &ring, 256), Ok(None));
+        let named = Algorithms::of(vec![Algorithm::Direct]);
+        assert_eq!(named.check(direct, &ring, 512), Ok(None));
+    }
+}

@@ -1,0 +1,360 @@
+//! The catalogue: every algorithm of every collective, what it needs of a domain, and its kernel.
+//!
+//! It is the only such list. The communicator, submitted kernels, `ringwork run`, `sim`, `bench`, `tune`, proofs and tests
+//! iterate over it, so that what one of them can do all can. To add an algorithm, write its function in a file of its own, add
+//! an [`Entry`] here and an arm to [`run`].
+//!
+//! ```
+//! use ringwork_collectives::catalogue::{self, Needs};
+//! use ringwork_isa::Collective;
+//!
+//! let ring = catalogue::named(Collective::AllReduce, "ring").unwrap();
+//! assert!(ring.needs == Needs::Scratch && !ring.algorithm.is_exact());
+//! let error = catalogue::named(Collective::AllReduce, "rign").unwrap_err();
+//! assert!(error.contains("did you mean `ring`?"));
+//! ```
+
+use crate::all_reduce;
+use crate::network::{self, Lanes};
+use crate::window::{self, Spread};
+use crate::{Team, packets};
+use ringwork_isa::{
+    Algorithm, Collective, Core, Error, In, MAX_RANKS, Out, Queues, Rank, ReduceOp, Result, Shared,
+};
+
+/// One algorithm of one collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it does.
+    pub collective: Collective,
+    /// How, by name.
+    pub algorithm: Algorithm,
+    /// What it works with.
+    pub needs: Needs,
+}
+
+/// What an algorithm needs of a domain beside its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// A [`Team`] whose scratch it stages data in.
+    Scratch,
+    /// A [`Team`] with packets.
+    Packets,
+    /// The barrier of a [`Team`], and its data in the domain's window.
+    Window,
+    /// Queues between neighbours.
+    Queues,
+}
+
+/// What a domain offers to an algorithm, as one member holds it. A handle: copy it freely.
+#[derive(Clone, Copy, Debug)]
+pub enum Resources {
+    /// Scratch, barrier and counters; perhaps packets.
+    Team(Team),
+    /// Queues between neighbours.
+    Queues(Queues),
+}
+
+/// One member's part in a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// Its input. Of a barrier: a byte.
+    pub x: In,
+    /// Its output. Of a barrier: the same byte.
+    pub y: Out,
+    /// The reduction, if it reduces.
+    pub op: ReduceOp,
+    /// The root, if it has one.
+    pub root: Rank,
+    /// How many members can run at once; for algorithms that share the work among so many. The same on every member.
+    pub workers: u32,
+    /// The sides of the grid that the members form, innermost first. Their number if they form none.
+    pub grid: &'a [u32],
+}
+
+macro_rules! entries {
+    ($($collective:ident: $($algorithm:ident $needs:ident),*;)*) => {
+        /// Every entry, in the order they are listed to users.
+        pub static CATALOGUE: &[Entry] = &[$($(Entry {
+            collective: Collective::$collective,
+            algorithm: Algorithm::$algorithm,
+            needs: Needs::$needs,
+        },)*)*];
+    };
+}
+entries! {
+    AllReduce: Packet Packets, OnePhase Scratch, TwoPhase Scratch, Ring Scratch, BidirectionalRing Scratch,
+        WindowPull Window, WindowPush Window, Direct Queues, HalvingDoubling Queues, DoubleTree Queues,
+        Hierarchical Queues, Torus Queues, Centre Queues;
+    AllGather: Packet Packets, Staged Scratch, WindowPull Window;
+    ReduceScatter: Packet Packets, Staged Scratch, WindowPull Window;
+    Broadcast: Packet Packets, Staged Scratch, WindowPull Window;
+    Reduce: Staged Scratch;
+    AllToAll: Packet Packets, Staged Scratch, WindowPull Window;
+    Gather: Staged Scratch;
+    Scatter: Staged Scratch;
+    Barrier: Packet Packets, WindowPull Window;
+}
+
+/// The entries of a collective.
+pub fn of(collective: Collective) -> impl Iterator<Item = &'static Entry> {
+    CATALOGUE
+        .iter()
+        .filter(move |entry| entry.collective == collective)
+}
+
+/// The entry of a collective and an algorithm, if there is one.
+#[must_use]
+pub fn find(collective: Collective, algorithm: Algorithm) -> Option<&'static Entry> {
+    of(collective).find(|entry| entry.algorithm == algorithm)
+}
+
+/// The entry of a collective whose algorithm has this name, or a name that others have for the same.
+///
+/// # Errors
+/// What there is instead, and what was probably meant.
+pub fn named(collective: Collective, name: &str) -> std::result::Result<&'static Entry, String> {
+    let parsed = name.parse().ok();
+    parsed
+        .and_then(|algorithm| find(collective, algorithm))
+        .ok_or_else(|| {
+            let names: Vec<&str> = of(collective).map(|entry| entry.algorithm.name()).collect();
+            format!(
+                "{collective} has no algorithm `{}`; {}use one of {}",
+                name.escape_debug(),
+                suggestion(name, &names),
+                names.join(", ")
+            )
+        })
+}
+
+/// The algorithm of this name in any collective.
+///
+/// # Errors
+/// As [`named`].
+pub fn algorithm(name: &str) -> std::result::Result<Algorithm, String> {
+    let known = |algorithm: &Algorithm| CATALOGUE.iter().any(|entry| entry.algorithm == *algorithm);
+    name.parse().ok().filter(known).ok_or_else(|| {
+        let all = Algorithm::ALL.into_iter().filter(known);
+        let names: Vec<&str> = all.map(Algorithm::name).collect();
+        format!(
+            "there is no algorithm `{}`; {}use one of {}",
+            name.escape_debug(),
+            suggestion(name, &names),
+            names.join(", ")
+        )
+    })
+}
+
+/// The known name that a mistyped one is nearest to, as the beginning of a sentence.
+fn suggestion(name: &str, names: &[&str]) -> String {
+    // Of a long input only the beginning counts, so that the work is bounded.
+    let name: String = name.chars().take(64).collect();
+    let near = names
+        .iter()
+        .map(|known| (strsim::levenshtein(&name.to_ascii_lowercase(), known), known));
+    near.min()
+        .filter(|(edits, known)| *edits <= known.len() / 2)
+        .map(|(_, known)| format!("did you mean `{known}`? "))
+        .unwrap_or_default()
+}
+
+impl Entry {
+    /// Whether it works on one buffer only: its input is where its output will be.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        self.needs == Needs::Window
+            && matches!(self.collective, Collective::AllReduce | Collective::Broadcast)
+    }
+
+    /// Whether it can be done by so many members, which form a grid of these sides, if they form one.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn fits(&self, ranks: u32, grid: Option<&[u32]>) -> std::result::Result<(), String> {
+        let name = self.algorithm;
+        if self.needs == Needs::Packets && ranks > MAX_RANKS {
+            return Err(format!(
+                "`{name}` has a packet for every pair of ranks, and {ranks} ranks are more than {MAX_RANKS}"
+            ));
+        }
+        let by_grid = matches!(
+            self.algorithm,
+            Algorithm::Hierarchical | Algorithm::Torus | Algorithm::Centre
+        );
+        if by_grid && grid.is_none() {
+            return Err(format!("`{name}` needs ranks that form a grid"));
+        }
+        Ok(())
+    }
+
+    /// Whether it can reduce by `op`.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn reduces_by(&self, op: ReduceOp) -> std::result::Result<(), String> {
+        if op == ReduceOp::Avg && self.collective.reduces() && !self.algorithm.is_exact() {
+            return Err(format!(
+                "`{}` combines two at a time, which cannot average; use an exact algorithm",
+                self.algorithm
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Does one member's part of a collective call.
+///
+/// # Errors
+/// As the algorithm's own function; or if the domain does not offer what the algorithm needs.
+pub async fn run<C: Core>(core: &C, entry: &Entry, resources: Resources, call: Call<'_>) -> Result<()> {
+    match resources {
+        Resources::Queues(queues) => by_messages(core, entry, queues, call).await,
+        Resources::Team(team) => {
+            let team = team.of(call.x.dtype());
+            match entry.needs {
+                Needs::Scratch => staged(core, entry, team, call).await,
+                Needs::Packets => in_packets(core, entry, team, call).await,
+                Needs::Window => in_window(core, entry, team, call).await,
+                Needs::Queues => Err(missing(entry, "queues between neighbours")),
+            }
+        }
+    }
+}
+
+fn missing(entry: &Entry, what: &str) -> Error {
+    Error::failed(format!(
+        "{} by `{}` needs {what}, and the domain offers none",
+        entry.collective, entry.algorithm
+    ))
+}
+
+async fn staged<C: Core>(core: &C, entry: &Entry, team: Team, call: Call<'_>) -> Result<()> {
+    let Call { x, y, op, root, .. } = call;
+    match entry.collective {
+        Collective::AllReduce => all_reduce::all_reduce(core, team, x, y, op, entry.algorithm).await,
+        Collective::AllGather => crate::all_gather(core, team, x, y).await,
+        Collective::ReduceScatter => crate::reduce_scatter(core, team, x, y, op).await,
+        Collective::Broadcast => crate::broadcast(core, team, x, y, root).await,
+        Collective::Reduce => crate::reduce(core, team, x, y, op, root).await,
+        Collective::AllToAll => crate::all_to_all(core, team, x, y).await,
+        Collective::Gather => crate::gather(core, team, x, y, root).await,
+        Collective::Scatter => crate::scatter(core, team, x, y, root).await,
+        Collective::Barrier => Err(missing(entry, "packets")),
+    }
+}
+
+async fn in_packets<C: Core>(core: &C, entry: &Entry, team: Team, call: Call<'_>) -> Result<()> {
+    let Call { x, y, op, root, .. } = call;
+    match entry.collective {
+        Collective::AllReduce => all_reduce::packet(core, team, x, y, op).await,
+        Collective::AllGather => packets::all_gather(core, &team.room()?, x, y).await,
+        Collective::ReduceScatter => packets::reduce_scatter(core, &team.room()?, x, y, op).await,
+        Collective::AllToAll => packets::all_to_all(core, &team.room()?, x, y).await,
+        Collective::Broadcast => packets::broadcast(core, &team.ring()?, x, y, root).await,
+        // A packet of one byte from everybody.
+        Collective::Barrier => all_reduce::packet(core, team, x, y, ReduceOp::Max).await,
+        Collective::Reduce | Collective::Gather | Collective::Scatter => Err(missing(entry, "a scratch")),
+    }
+}
+
+async fn in_window<C: Core>(core: &C, entry: &Entry, team: Team, call: Call<'_>) -> Result<()> {
+    let (meet, Call { x, y, op, root, .. }) = (team.meet(), call);
+    match entry.collective {
+        Collective::Barrier => meet.arrive_and_wait(core).await,
+        Collective::AllReduce => {
+            let data = in_place(core, team, x, y, true).await?;
+            let spread = match entry.algorithm {
+                Algorithm::WindowPush => Spread::Push(call.workers),
+                _ => Spread::Pull,
+            };
+            window::all_reduce(core, meet, data, op, spread).await
+        }
+        Collective::Broadcast => {
+            let data = in_place(core, team, x, y, team.rank() == root).await?;
+            window::broadcast(core, meet, data, root).await
+        }
+        Collective::AllGather => window::all_gather_into(core, meet, of_window(team, x.span())?, y).await,
+        Collective::AllToAll => window::all_to_all_into(core, meet, of_window(team, x.span())?, y).await,
+        Collective::ReduceScatter => {
+            window::reduce_scatter(core, meet, of_window(team, x.span())?, y, op).await
+        }
+        Collective::Reduce | Collective::Gather | Collective::Scatter => Err(missing(entry, "a scratch")),
+    }
+}
+
+/// The output in the window, with the input in it if that `counts` and lies elsewhere.
+async fn in_place<C: Core>(core: &C, team: Team, x: In, y: Out, counts: bool) -> Result<Shared> {
+    let data = of_window(team, y.span())?;
+    if counts && x.span() != y.span() {
+        core.copy(y, x).await?;
+    }
+    Ok(data)
+}
+
+/// A region that must be in the team's window.
+fn of_window(team: Team, span: ringwork_isa::Span) -> Result<Shared> {
+    if (span.me, span.ranks) != (team.rank(), team.ranks()) {
+        return Err(Error::failed(
+            "an algorithm in the window needs data that lies there; give it a buffer of the domain, or use another algorithm",
+        ));
+    }
+    Ok(Shared::of_span(span))
+}
+
+async fn by_messages<C: Core>(core: &C, entry: &Entry, queues: Queues, call: Call<'_>) -> Result<()> {
+    let Call { x, y, op, grid, .. } = call;
+    match entry.algorithm {
+        Algorithm::Direct => network::direct(core, queues, x, y, op).await,
+        Algorithm::HalvingDoubling => network::halving_doubling(core, queues, x, y, op).await,
+        Algorithm::DoubleTree => network::double_tree(core, queues, x, y, op).await,
+        Algorithm::Hierarchical => network::by_dimensions(core, queues, grid, Lanes::One, x, y, op).await,
+        Algorithm::Torus => network::by_dimensions(core, queues, grid, Lanes::All, x, y, op).await,
+        Algorithm::Centre => network::centre(core, queues, grid, x, y, op).await,
+        _ => Err(missing(entry, "a team")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_entry_is_there_twice_and_every_collective_has_an_exact_one() {
+        for (i, entry) in CATALOGUE.iter().enumerate() {
+            assert!(!CATALOGUE[..i].contains(entry), "{entry:?}");
+            assert_eq!(find(entry.collective, entry.algorithm), Some(entry));
+        }
+        for collective in Collective::ALL {
+            assert!(
+                of(collective).any(|entry| entry.algorithm.is_exact()),
+                "{collective}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_suggests_the_nearest_and_lists_all() {
+        let refused = |name: &str| named(Collective::AllGather, name).unwrap_err();
+        assert_eq!(
+            refused("stagd"),
+            "all_gather has no algorithm `stagd`; did you mean `staged`? use one of packet, staged, window-pull"
+        );
+        assert!(refused("ring").contains("use one of packet"));
+        assert!(!refused("hypercube-of-trees").contains("did you mean"));
+        assert!(!refused("").contains("did you mean"));
+        assert!(refused(&"r".repeat(100_000)).contains("use one of"));
+        assert!(algorithm("doubletree").unwrap_err().contains("`double-tree`?"));
+        assert_eq!(algorithm("two-shot"), Ok(Algorithm::TwoPhase));
+    }
+
+    #[test]
+    fn what_does_not_fit_says_why() {
+        let entry = |name| named(Collective::AllReduce, name).unwrap();
+        assert!(entry("torus").fits(6, None).unwrap_err().contains("grid"));
+        assert_eq!(entry("torus").fits(6, Some(&[2, 3])), Ok(()));
+        assert!(entry("packet").fits(65, None).unwrap_err().contains("65 ranks"));
+        assert!(entry("ring").reduces_by(ReduceOp::Avg).is_err());
+        assert_eq!(entry("twophase").reduces_by(ReduceOp::Avg), Ok(()));
+    }
+}

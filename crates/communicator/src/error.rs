@@ -1,0 +1,163 @@
+//! What can go wrong in a communicator, as seen by one rank.
+
+use ringwork_isa::Rank;
+use std::time::Duration;
+
+/// The result of a communicator's operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a communicator's operation failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// This process was not started as a rank.
+    #[error(
+        "this process is no rank: {missing}; start it with `ringwork launch -n 4 -- PROGRAM`, torchrun, mpirun or srun"
+    )]
+    NoEnvironment {
+        /// What was looked for and not found.
+        missing: String,
+    },
+    /// An environment variable that makes no sense.
+    #[error("the environment variable {name}=`{value}`: {problem}")]
+    BadEnvironment {
+        /// Which.
+        name: String,
+        /// What it holds.
+        value: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Arguments that do not fit together.
+    #[error("{call}: {problem}")]
+    Arguments {
+        /// The operation.
+        call: &'static str,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// Some ranks did not come.
+    #[error("rank {me}: {call} got no further in {after_ms} ms; {}", describe(missing))]
+    Deadline {
+        /// Who waited.
+        me: Rank,
+        /// In which call.
+        call: String,
+        /// How long.
+        after_ms: u128,
+        /// The ranks that did not arrive, and what each was last doing.
+        missing: Vec<(Rank, String)>,
+    },
+    /// A rank died, in this call or before it.
+    #[error("rank {rank} died ({cause}); rank {me} was in {call}; shrink, and go on without it")]
+    Died {
+        /// Who noticed.
+        me: Rank,
+        /// Who died; of several, the first.
+        rank: Rank,
+        /// How it ended.
+        cause: String,
+        /// The call that failed.
+        call: String,
+    },
+    /// The rank at the other end has dropped its communicator.
+    #[error("rank {rank} has left: it dropped its communicator; rank {me} was in {call}")]
+    Left {
+        /// Who waited.
+        me: Rank,
+        /// Who left.
+        rank: Rank,
+        /// The call that failed.
+        call: String,
+    },
+    /// A rank aborted the communicator, or gave up waiting.
+    #[error("{reason} (rank {me} was in {call})")]
+    Aborted {
+        /// Who noticed.
+        me: Rank,
+        /// Who aborted, and why.
+        reason: String,
+        /// The call that failed.
+        call: String,
+    },
+    /// The thread that makes non-blocking calls cannot be had, or is lost.
+    #[error("the thread for non-blocking calls: {0}")]
+    Worker(std::io::Error),
+    /// A collective failed: ranks disagree.
+    #[error(transparent)]
+    Collective(#[from] ringwork_isa::Error),
+    /// The platform failed: no memory, nobody at the rendezvous.
+    #[error(transparent)]
+    Platform(#[from] ringwork_native::Error),
+}
+
+fn describe(missing: &[(Rank, String)]) -> String {
+    let one = |(rank, doing): &(Rank, String)| format!("rank {rank} did not arrive (last call: {doing})");
+    missing.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+impl Error {
+    /// The rank whose death caused this, if that is what it was.
+    #[must_use]
+    pub fn dead_rank(&self) -> Option<Rank> {
+        match self {
+            Error::Died { rank, .. } => Some(*rank),
+            _ => None,
+        }
+    }
+
+    /// The worker ended without an answer: a bug of ours, if not of the allocator.
+    pub(crate) fn lost() -> Error {
+        Error::Worker(std::io::Error::other("it ended without an answer"))
+    }
+
+    pub(crate) fn arguments(call: &'static str, problem: impl Into<String>) -> Error {
+        Error::Arguments {
+            call,
+            problem: problem.into(),
+        }
+    }
+}
+
+/// A duration as a user writes it: `30`, `2.5` (seconds), `500ms`, `2m`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse_duration(text: &str) -> std::result::Result<Duration, String> {
+    let text = text.trim();
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let scale = match unit.trim() {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "m" | "min" => 60.0,
+        other => return Err(format!("`{other}` is no unit of time; use s, ms, us or m")),
+    };
+    let seconds = number
+        .parse::<f64>()
+        .map_err(|_| format!("`{number}` is no number"))?
+        * scale;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|limit| !limit.is_zero())
+        .ok_or_else(|| "it must be more than nothing".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        assert_eq!(parse_duration("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_duration("2.5 s"), Ok(Duration::from_millis(2500)));
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "0", "-1", "5 parsecs", "1e400", "."] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The communicator: collectives for programs in which every rank runs the same code.
+//!
+//! ```no_run
+//! use ringwork_communicator::Communicator;
+//! use ringwork_isa::ReduceOp::Sum;
+//!
+//! # fn main() -> Result<(), ringwork_communicator::Error> {
+//! let comm = Communicator::from_env()?; // `ringwork launch -n 4 -- ./program`
+//! let mut loss = [0.5f32];
+//! comm.all_reduce(&mut loss, Sum)?; // own memory: staged through the window
+//! let mut grad = comm.alloc::<f32>(1 << 20)?; // in the window: reduced in place, no copy
+//! comm.all_reduce(&mut grad, Sum)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Invariants
+//! - **COMM-1 (in step).** Every rank makes the same calls in the same order. A call carries its fingerprint;
+//!   ranks that disagree both get an error that names both calls.
+//! - **COMM-2 (ends).** Every call ends: done, a peer died or left, aborted, or the deadline passed.
+//! - **COMM-3 (exact).** The same bits on every rank, whatever the size and the way it was done; but for what the
+//!   caller asked to be done otherwise.
+//! - **COMM-4 (in order).** Calls are made in the order in which the program begins them, pending or not.
+//!
+//! A communicator can move to another thread; two threads that communicate need two communicators.
+
+mod buffer;
+mod calls;
+mod checks;
+mod choose;
+mod environment;
+mod erased;
+mod error;
+mod groups;
+mod hop;
+mod layout;
+mod lending;
+mod operations;
+mod pending;
+mod station;
+mod table;
+mod worker;
+
+pub use buffer::{Input, Output, Source, Target, WindowBuffer};
+pub use error::{Error, Result};
+pub use hop::HopProbe;
+pub use pending::Pending;
+pub use ringwork_isa::Algorithm;
+pub use table::{Row, Table, choices, choosable};
+
+use choose::{Chooser, Rules};
+use environment::Environment;
+use layout::Place;
+use ringwork_isa::{Collective, Element, Error as CoreError, Rank, Segment};
+use ringwork_native::Neighbours;
+use ringwork_native::segment::{Alarm, Attached};
+use ringwork_native::spmd::{Attendant, Peer};
+use station::Station;
+use std::cell::{Cell, RefCell, RefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use worker::Worker;
+
+/// A group of ranks that make collective calls together.
+///
+/// Dropping it waits for the calls that are pending, and tells the other ranks, whose calls then fail.
+#[derive(Debug)]
+pub struct Communicator {
+    /// `None` while the worker has it.
+    station: RefCell<Option<Box<Station>>>,
+    worker: RefCell<Option<Worker>>,
+    home: Arc<Attached>,
+    place: Place,
+    members: Vec<Peer>,
+    attendant: Arc<Attendant>,
+    rules: Arc<Rules>,
+    /// Numbers for segments, of this communicator and of those split from it.
+    segments: Cell<u32>,
+    timeout: Duration,
+}
+
+impl Communicator {
+    /// Joins the job that this process was started in.
+    ///
+    /// A process may join again: every rank must then do so as often, and gets another communicator.
+    ///
+    /// # Errors
+    /// If it was not started as a rank, or the others do not come in time.
+    pub fn from_env() -> Result<Communicator> {
+        static JOINED: AtomicU32 = AtomicU32::new(0);
+        let get = |name: &str| std::env::var(name).ok();
+        let Environment {
+            rank,
+            size,
+            rendezvous,
+            timeout,
+        } = Environment::read(get)?;
+        let rules = Arc::new(Rules::read(get)?);
+        // An address of its own for every time, or who comes for the second finds the door of the first.
+        let rendezvous = format!("{rendezvous}-{}", JOINED.fetch_add(1, Ordering::Relaxed));
+        let attendant = Arc::new(Attendant::start()?);
+        let make = || {
+            let layout = layout::plan(Segment(0), size).map_err(platform)?;
+            Attached::create("a communicator", layout)
+        };
+        let (members, home) = attendant.meet(&rendezvous, rank, size, timeout, make)?;
+        attendant.watch(&members)?;
+        let comm = Communicator::on(home, rank, members, attendant, rules, timeout)?;
+        // Nobody goes on, and perhaps ends, before everybody watches everybody.
+        comm.barrier()?;
+        Ok(comm)
+    }
+
+    /// Whether [`from_env`](Communicator::from_env) would take what the environment says to every rank alike: `RINGWORK_TIMEOUT`,
+    /// `RINGWORK_ALGO` and `RINGWORK_TUNE`. For programs that start ranks: so it is said once, and not by each of them.
+    ///
+    /// # Errors
+    /// [`Error::BadEnvironment`]: the variable, and what is wrong with it.
+    pub fn check_env() -> Result<()> {
+        let get = |name: &str| std::env::var(name).ok();
+        environment::timeout(get)?;
+        Rules::read(get).map(drop)
+    }
+
+    fn on(
+        home: Attached,
+        rank: Rank,
+        members: Vec<Peer>,
+        attendant: Arc<Attendant>,
+        rules: Arc<Rules>,
+        timeout: Duration,
+    ) -> Result<Communicator> {
+        let home = Arc::new(home);
+        attendant.tell(&home, &members);
+        let place = Place::new(home.layout(), rank);
+        let cores = ringwork_native::ranks::cores_of(&members);
+        let chooser = Chooser::new(Arc::clone(&rules), rank.0, place.layout.ranks, cores);
+        let neighbours = Neighbours::of(rank, &members);
+        let station = Station::new(Arc::clone(&home), place, chooser, cores, neighbours, timeout)?;
+        Ok(Communicator {
+            station: RefCell::new(Some(Box::new(station))),
+            worker: RefCell::new(None),
+            home,
+            place,
+            members,
+            attendant,
+            rules,
+            segments: Cell::new(place.layout.segment.0 + 1),
+            timeout,
+        })
+    }
+
+    /// This process's rank.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.place.me.0
+    }
+
+    /// How many ranks there are.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.place.layout.ranks
+    }
+
+    /// How long a call may wait from now on; 60 s, or `RINGWORK_TIMEOUT`, unless said otherwise. Waits for what is
+    /// pending.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+        if let Ok(mut station) = self.station() {
+            station.set_timeout(timeout);
+        }
+    }
+
+    /// Sets the algorithm of a collective in this communicator, over what `RINGWORK_ALGO` and the table say; `None` removes the
+    /// setting. Every rank must set the same. An algorithm in the window is used only for data that is there. Waits for what is
+    /// pending.
+    ///
+    /// # Errors
+    /// If the collective has no such algorithm here.
+    pub fn set_algorithm(&self, collective: Collective, algorithm: Option<Algorithm>) -> Result<()> {
+        self.station()?.chooser.ask(collective, algorithm)
+    }
+
+    /// Ends every call in this communicator, on every rank, now and later; also those that are pending.
+    pub fn abort(&self, reason: &str) {
+        let reason = format!("rank {} aborted: {reason}", self.rank());
+        self.home.raise(&Alarm { dead: None, reason });
+    }
+
+    /// What makes the calls, when it has made those that are pending.
+    #[inline]
+    fn station(&self) -> Result<RefMut<'_, Station>> {
+        if self.station.borrow().is_none() {
+            self.recall();
+        }
+        RefMut::filter_map(self.station.borrow_mut(), Option::as_deref_mut).map_err(|_| Error::lost())
+    }
+
+    #[cold]
+    fn recall(&self) {
+        *self.station.borrow_mut() = self.worker.borrow().as_ref().and_then(Worker::recall);
+    }
+
+    /// Zeroed elements in the window, the same number on every rank. A collective call.
+    ///
+    /// # Errors
+    /// COMM-2; or if there is no memory, on every rank.
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<WindowBuffer<T>> {
+        let bytes = (len as u64).checked_mul(T::DTYPE.bytes() as u64);
+        let bytes = bytes.ok_or_else(|| {
+            Error::arguments(
+                "alloc",
+                format!("{len} elements of {} are more than any memory", T::DTYPE),
+            )
+        })?;
+        let number = Segment(self.fresh_segment());
+        let segment = self.share("a window buffer", || {
+            layout::plan_buffer(number, self.size(), bytes)
+        })?;
+        let segment = Arc::new(segment);
+        self.station()?.attach(Arc::clone(&segment));
+        let home = self.home.layout().nonce;
+        Ok(WindowBuffer::new(segment, home, self.place.me, len))
+    }
+
+    fn fresh_segment(&self) -> u32 {
+        let number = self.segments.get();
+        self.segments.set(number.wrapping_add(1));
+        number
+    }
+}
+
+/// Errors inside a callback of the platform are the platform's.
+fn platform(error: Error) -> ringwork_native::Error {
+    match error {
+        Error::Platform(error) => error,
+        Error::Collective(error) => error.into(),
+        other => CoreError::failed(other.to_string()).into(),
+    }
+}

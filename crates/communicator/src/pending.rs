@@ -1,0 +1,170 @@
+//! Non-blocking calls: begun now, waited for later.
+//!
+//! A call takes its buffers by value and gives them back when it is waited for. Blocking calls made meanwhile
+//! come after all that are pending.
+//!
+//! ```no_run
+//! # use ringwork_communicator::{Communicator, Error};
+//! # use ringwork_isa::ReduceOp::Sum;
+//! # fn main() -> Result<(), Error> {
+//! let comm = Communicator::from_env()?;
+//! let pending = comm.all_reduce_start(vec![1f32; 1 << 20], Sum);
+//! // ... compute something else ...
+//! let sums = pending.wait()?;
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::Communicator;
+use crate::buffer::{Source, Target};
+use crate::error::{Error, Result};
+use crate::station::Station;
+use crate::worker::Worker;
+use ringwork_isa::{Element, ReduceOp};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+
+/// A call that was begun, and the buffers that it has.
+///
+/// Dropping it abandons the result, not the call: that is made in its turn all the same, as the other ranks
+/// count on it, and the buffers are freed when it is done.
+#[must_use = "the buffers come back from `wait`"]
+#[derive(Debug)]
+pub struct Pending<D> {
+    outcome: Receiver<Result<D>>,
+    arrived: Option<Result<D>>,
+}
+
+impl<D> Pending<D> {
+    /// Waits until the call is done, and gives the buffers back.
+    ///
+    /// # Errors
+    /// Whatever the blocking call would have returned; the buffers are gone then.
+    pub fn wait(self) -> Result<D> {
+        match self.arrived {
+            Some(outcome) => outcome,
+            None => self.outcome.recv().unwrap_or_else(|_| Err(Error::lost())),
+        }
+    }
+
+    /// Whether the call is done: [`wait`](Pending::wait) returns at once.
+    pub fn test(&mut self) -> bool {
+        if self.arrived.is_none() {
+            self.arrived = match self.outcome.try_recv() {
+                Ok(outcome) => Some(outcome),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => Some(Err(Error::lost())),
+            };
+        }
+        self.arrived.is_some()
+    }
+}
+
+impl Communicator {
+    /// Hands a call to the worker.
+    fn begin<D: Send + 'static>(
+        &self,
+        mut data: D,
+        work: impl FnOnce(&Station, &mut D) -> Result<()> + Send + 'static,
+    ) -> Pending<D> {
+        let (done, outcome) = sync_channel(1);
+        let mut worker = self.worker.borrow_mut();
+        if worker.is_none() {
+            match Worker::start() {
+                Ok(started) => *worker = Some(started),
+                Err(error) => {
+                    let arrived = Some(Err(error));
+                    return Pending { outcome, arrived };
+                }
+            }
+        }
+        if let Some(worker) = worker.as_ref() {
+            if let Some(station) = self.station.borrow_mut().take() {
+                worker.take(station);
+            }
+            worker.run(Box::new(move |station| {
+                let outcome = work(station, &mut data).map(|()| data);
+                // Nobody may want to know any more.
+                let _ = done.send(outcome);
+            }));
+        }
+        Pending {
+            outcome,
+            arrived: None,
+        }
+    }
+
+    /// Begins an [`all_reduce`](Communicator::all_reduce).
+    pub fn all_reduce_start<T: Element, D: Target<T> + Send + 'static>(
+        &self,
+        data: D,
+        op: ReduceOp,
+    ) -> Pending<D> {
+        self.begin(data, move |station, data| {
+            station.all_reduce(data.output().into(), op, None)
+        })
+    }
+
+    /// Begins an [`all_gather`](Communicator::all_gather); both buffers come back.
+    pub fn all_gather_start<T: Element, S, D>(&self, input: S, output: D) -> Pending<(S, D)>
+    where
+        S: Source<T> + Send + 'static,
+        D: Target<T> + Send + 'static,
+    {
+        self.begin((input, output), |station, (input, output)| {
+            station.all_gather(input.input().into(), output.output().into())
+        })
+    }
+
+    /// Begins a [`reduce_scatter`](Communicator::reduce_scatter); both buffers come back.
+    pub fn reduce_scatter_start<T: Element, S, D>(&self, input: S, output: D, op: ReduceOp) -> Pending<(S, D)>
+    where
+        S: Source<T> + Send + 'static,
+        D: Target<T> + Send + 'static,
+    {
+        self.begin((input, output), move |station, (input, output)| {
+            station.reduce_scatter(input.input().into(), output.output().into(), op)
+        })
+    }
+
+    /// Begins a [`broadcast`](Communicator::broadcast).
+    pub fn broadcast_start<T: Element, D: Target<T> + Send + 'static>(
+        &self,
+        data: D,
+        root: u32,
+    ) -> Pending<D> {
+        self.begin(data, move |station, data| {
+            station.broadcast(data.output().into(), root)
+        })
+    }
+
+    /// Begins an [`all_to_all`](Communicator::all_to_all); both buffers come back.
+    pub fn all_to_all_start<T: Element, S, D>(&self, input: S, output: D) -> Pending<(S, D)>
+    where
+        S: Source<T> + Send + 'static,
+        D: Target<T> + Send + 'static,
+    {
+        self.begin((input, output), |station, (input, output)| {
+            station.all_to_all(input.input().into(), output.output().into())
+        })
+    }
+
+    /// Begins a [`barrier`](Communicator::barrier).
+    pub fn barrier_start(&self) -> Pending<()> {
+        self.begin((), |station, ()| station.barrier())
+    }
+
+    /// Begins a [`send`](Communicator::send).
+    ///
+    /// Calls are made in order, also those between two ranks: two ranks that both begin a long send to each other
+    /// and then a receive wait in a circle. Use [`exchange`](Communicator::exchange) for that.
+    pub fn send_start<T: Element, S: Source<T> + Send + 'static>(&self, data: S, to: u32) -> Pending<S> {
+        self.begin(data, move |station, data| station.send(data.input().into(), to))
+    }
+
+    /// Begins a [`recv`](Communicator::recv).
+    pub fn recv_start<T: Element, D: Target<T> + Send + 'static>(&self, data: D, from: u32) -> Pending<D> {
+        self.begin(data, move |station, data| {
+            station.recv(data.output().into(), from)
+        })
+    }
+}

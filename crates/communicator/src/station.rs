@@ -1,0 +1,231 @@
+//! The station: what makes the calls of a communicator. It is in one place at a time: with the communicator, or
+//! with its worker while calls are pending.
+
+use crate::choose::Chooser;
+use crate::error::{Error, Result};
+use crate::layout::Place;
+use ringwork_collectives::all_reduce::packet_chunk;
+use ringwork_collectives::packets::{Ring, Room};
+use ringwork_isa::{
+    Collective, Device, Dtype, Error as CoreError, ErrorKind, Fingerprint, Operation, Rank, ReduceOp,
+    Result as CoreResult,
+};
+use ringwork_native::cell::Patience;
+use ringwork_native::segment::{Alarm, Attached};
+use ringwork_native::{NativeCore, Neighbours, Waiting};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A rank's core and its place in the communicator's segment.
+#[derive(Debug)]
+pub(crate) struct Station {
+    core: NativeCore,
+    pub(crate) home: Arc<Attached>,
+    pub(crate) place: Place,
+    pub(crate) chooser: Chooser,
+    /// The room for packets, and the ring of broadcasts.
+    pub(crate) room: Room,
+    pub(crate) ring: Ring,
+    /// The number of the next collective call.
+    sequence: Cell<u32>,
+    timeout: Duration,
+}
+
+impl Station {
+    pub(crate) fn new(
+        home: Arc<Attached>,
+        place: Place,
+        chooser: Chooser,
+        cores: usize,
+        neighbours: Option<Neighbours>,
+        timeout: Duration,
+    ) -> Result<Station> {
+        let patience = Patience::for_sharing(place.layout.ranks as usize, cores);
+        let limit = timeout;
+        let mut core = NativeCore::new(Device(place.me.0), Waiting { patience, limit });
+        core.attach(home.clone());
+        core.set_neighbours(neighbours);
+        core.set_calls(home.clone(), place.calls());
+        let team = place.team(Dtype::U8);
+        let (room, ring) = (team.room()?, team.ring()?);
+        Ok(Station {
+            core,
+            home,
+            place,
+            chooser,
+            room,
+            ring,
+            sequence: Cell::new(0),
+            timeout,
+        })
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.place.layout.ranks
+    }
+
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+        self.core.set_wait_limit(timeout);
+    }
+
+    /// Makes a window buffer's segment known, and forgets those that nobody has any more.
+    pub(crate) fn attach(&mut self, segment: Arc<Attached>) {
+        self.core.detach_unused();
+        self.core.attach(segment);
+    }
+
+    /// Makes a collective call: everything between entering and leaving carries its fingerprint.
+    pub(crate) fn call(
+        &self,
+        describe: impl FnOnce(u32) -> Fingerprint,
+        work: impl FnOnce(&NativeCore) -> CoreResult<()>,
+    ) -> Result<()> {
+        let sequence = self.sequence.get();
+        let call = describe(sequence);
+        if call.moves_nothing() {
+            // Nobody meets in such a call (COL-5), so it must not count: ranks would get out of step.
+            return Ok(());
+        }
+        self.sequence.set(sequence.wrapping_add(1));
+        self.core.enter(call);
+        let outcome = if self.home.alarmed() {
+            Err(self.alarmed(&call))
+        } else {
+            work(&self.core).map_err(|error| self.failed(&call, None, error))
+        };
+        self.core.leave();
+        outcome
+    }
+
+    /// Moves data between this rank and `peer`, which is no collective call and has no number.
+    pub(crate) fn transfer(
+        &self,
+        operation: Operation,
+        (dtype, count): (Dtype, usize),
+        peer: Rank,
+        work: impl FnOnce(&NativeCore) -> CoreResult<()>,
+    ) -> Result<()> {
+        let call = Fingerprint::new(self.sequence.get(), operation, dtype, count as u64).rooted(peer.0);
+        self.core.announce(call);
+        if self.home.alarmed() {
+            return Err(self.alarmed(&call));
+        }
+        work(&self.core).map_err(|error| self.failed(&call, Some(peer), error))
+    }
+
+    pub(crate) fn barrier(&self) -> Result<()> {
+        let call = |sequence| Fingerprint::new(sequence, Collective::Barrier, Dtype::U8, 0);
+        self.call(call, |core| {
+            if self.size() == 1 {
+                return Ok(());
+            }
+            // In packets, since their lines can be claimed ahead, which those of the barrier's counters cannot.
+            core.lend_mut(Dtype::U8, &mut [0], |nothing| {
+                let (x, y) = (nothing.into(), nothing.into());
+                core.run(packet_chunk(core, &self.room, x, y, ReduceOp::Max))
+            })
+        })
+    }
+
+    /// The error of a call that meets an alarm.
+    #[cold]
+    fn alarmed(&self, call: &Fingerprint) -> Error {
+        let (me, call) = (self.place.me, call.to_string());
+        match self.home.alarm() {
+            Some(Alarm {
+                dead: Some(rank),
+                reason: cause,
+            }) => Error::Died {
+                me,
+                rank,
+                cause,
+                call,
+            },
+            alarm => Error::Aborted {
+                me,
+                reason: alarm.map_or_else(String::new, |alarm| alarm.reason),
+                call,
+            },
+        }
+    }
+
+    #[cold]
+    fn failed(&self, call: &Fingerprint, peer: Option<Rank>, error: CoreError) -> Error {
+        match error.kind() {
+            ErrorKind::PeerDied { .. } | ErrorKind::Aborted { .. } => self.alarmed(call),
+            ErrorKind::Deadline { waited, .. } => {
+                let missing = match peer {
+                    Some(peer) => vec![peer],
+                    None => self.missing(call, waited.on),
+                };
+                let missing = missing
+                    .into_iter()
+                    .map(|rank| (rank, self.last_call(rank)))
+                    .collect();
+                let (me, after_ms, call) = (self.place.me, self.timeout.as_millis(), call.to_string());
+                let error = Error::Deadline {
+                    me,
+                    call,
+                    after_ms,
+                    missing,
+                };
+                self.raise(error.to_string());
+                error
+            }
+            ErrorKind::PeerLeft { rank, .. } => {
+                let (me, rank, call) = (self.place.me, *rank, call.to_string());
+                let error = Error::Left { me, rank, call };
+                self.raise(error.to_string());
+                error
+            }
+            // Whatever it is, the others must not wait for this rank.
+            _ => {
+                self.raise(error.to_string());
+                error.into()
+            }
+        }
+    }
+
+    fn raise(&self, reason: String) {
+        self.home.raise(&Alarm { dead: None, reason });
+    }
+
+    /// Who keeps `call` from getting on: those who are not in it; else those who are furthest behind in it.
+    fn missing(&self, call: &Fingerprint, waited_on: Rank) -> Vec<Rank> {
+        let others = || (0..self.size()).map(Rank).filter(|rank| *rank != self.place.me);
+        // Who is ahead has been here.
+        let absent = |rank: &Rank| {
+            let last = self.core.last_call(*rank);
+            last.is_none_or(|last| {
+                let ahead = last.sequence().wrapping_sub(call.sequence()).cast_signed();
+                ahead < 0 || ahead == 0 && last.operation() != call.operation()
+            })
+        };
+        let absent: Vec<Rank> = others().filter(absent).collect();
+        if !absent.is_empty() {
+            return absent;
+        }
+        let lag = |rank: Rank| self.core.lag(self.place.progress(), rank);
+        match others().map(lag).max() {
+            Some(worst) if worst > 0 => others().filter(|rank| lag(*rank) == worst).collect(),
+            _ => vec![waited_on],
+        }
+    }
+
+    fn last_call(&self, rank: Rank) -> String {
+        let last = self.core.last_call(rank);
+        last.map_or_else(|| "none yet".into(), |last| last.to_string())
+    }
+}
+
+impl Drop for Station {
+    /// Says that this rank makes no calls any more, so that nobody waits for it.
+    fn drop(&mut self) {
+        let sequence = self.sequence.get();
+        self.core
+            .announce(Fingerprint::new(sequence, Operation::Leave, Dtype::U8, 0));
+        self.home.leave(self.place.me);
+    }
+}

@@ -1,0 +1,106 @@
+//! The worker: a thread that makes a communicator's pending calls, one after the other.
+//!
+//! It is started by the first non-blocking call, and owns the station from then until a blocking call asks for
+//! it back, which it does when everything that is pending is done. So every rank makes all its calls in the
+//! order in which the program began them (COMM-1).
+
+use crate::error::{Error, Result};
+use crate::station::Station;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+/// The most calls that may be pending; beginning another waits.
+const MAX_PENDING: usize = 1024;
+
+/// A call to be made.
+type Job = Box<dyn FnOnce(&Station) + Send>;
+
+enum Order {
+    /// Here is the station.
+    Take(Box<Station>),
+    /// Make this call.
+    Run(Job),
+    /// Give the station back.
+    Return,
+}
+
+/// The communicator's end of it.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    orders: Option<SyncSender<Order>>,
+    returned: Receiver<Box<Station>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Order")
+    }
+}
+
+impl Worker {
+    pub(crate) fn start() -> Result<Worker> {
+        let (orders, inbox) = sync_channel(MAX_PENDING);
+        let (outbox, returned) = channel();
+        let thread = std::thread::Builder::new()
+            .name("ringwork-worker".into())
+            .spawn(move || serve(&inbox, &outbox))
+            .map_err(Error::Worker)?;
+        Ok(Worker {
+            orders: Some(orders),
+            returned,
+            thread: Some(thread),
+        })
+    }
+
+    pub(crate) fn take(&self, station: Box<Station>) {
+        self.order(Order::Take(station));
+    }
+
+    pub(crate) fn run(&self, job: Job) {
+        self.order(Order::Run(job));
+    }
+
+    /// The station, when everything pending is done; `None` if the worker is lost.
+    pub(crate) fn recall(&self) -> Option<Box<Station>> {
+        self.order(Order::Return);
+        self.returned.recv().ok()
+    }
+
+    fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            // If it is lost, whoever waits for an answer learns of it.
+            let _ = orders.send(order);
+        }
+    }
+}
+
+impl Drop for Worker {
+    /// Lets what is pending end; every call does (COMM-2).
+    fn drop(&mut self) {
+        self.orders = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(inbox: &Receiver<Order>, outbox: &Sender<Box<Station>>) {
+    let mut here: Option<Box<Station>> = None;
+    for order in inbox {
+        match order {
+            Order::Take(station) => here = Some(station),
+            Order::Run(job) => {
+                if let Some(station) = &here {
+                    job(station);
+                }
+            }
+            Order::Return => {
+                let Some(station) = here.take() else { return };
+                if outbox.send(station).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
