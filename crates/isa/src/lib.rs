@@ -4,6 +4,7 @@
 pub mod activations;
 mod attribution;
 mod barrier;
+mod block;
 mod contributions;
 mod core;
 mod counted;
@@ -32,6 +33,9 @@ mod way;
 
 pub use attribution::{Attributed, Attribution};
 pub use barrier::Barrier;
+pub use block::{
+    Block, BlockSpan, ByteRows, Clipped, Consecutive, Place, Readable, Writable, block_operands,
+};
 pub use contributions::{Contributions, Difference, Piece, Wrong};
 pub use core::{Core, Work, others};
 pub use counted::Counted;
