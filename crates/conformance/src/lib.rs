@@ -12,6 +12,8 @@
 #[doc(hidden)]
 pub mod alarm;
 #[doc(hidden)]
+pub mod blocks;
+#[doc(hidden)]
 pub mod compute;
 #[doc(hidden)]
 pub mod data;
@@ -157,6 +159,16 @@ macro_rules! suite {
             a_tile_of_another_length_is_refused_and_writes_nothing,
             empty_regions_are_fine_everywhere,
             a_slice_past_the_end_and_a_rank_past_the_domain_are_refused,
+        );
+        $crate::suite!($machine; blocks:
+            a_block_is_loaded_as_a_tile_of_its_shape,
+            a_tile_is_stored_to_its_block_and_nowhere_else,
+            a_tile_of_another_shape_than_its_block_is_refused_and_writes_nothing,
+            blocks_are_copied_to_blocks_of_their_shape_and_to_regions_of_their_length,
+            a_copy_of_blocks_that_do_not_fit_is_refused_and_writes_nothing,
+            rows_and_columns_that_there_are_not_are_refused,
+            a_block_of_memory_that_is_not_there_is_refused_and_writes_nothing,
+            what_is_clipped_is_filled_when_loaded_and_left_out_when_stored,
         );
         $crate::suite!($machine; signals:
             set_stores_and_add_adds_wrapping,

@@ -1,9 +1,9 @@
 //! The instruction set: what a kernel can do.
 
 use crate::{
-    Attribution, CanRead, CanWrite, Compare, Copying, Destinations, Device, Dtype, ElementType, Epoch, Float,
-    Notify, OwnSignal, Packets, Pending, Port, Rank, Receiving, ReduceOp, Region, Result, Sending, Shared,
-    Signal, Sources, Ticket, Tile, tile_ops,
+    Attribution, CanRead, CanWrite, Clipped, Compare, Copying, Destinations, Device, Dtype, Element,
+    ElementType, Epoch, Float, Notify, OwnSignal, Packets, Pending, Port, Rank, Readable, Receiving,
+    ReduceOp, Region, Result, Sending, Shared, Signal, Sources, Ticket, Tile, Writable, tile_ops,
 };
 use std::future::Future;
 use std::ops::Range;
@@ -62,12 +62,13 @@ pub trait Core: Sized {
     /// Copies `src` to `dst`; either may be local or remote (TPUT, TGET).
     ///
     /// Orders nothing: follow it with [`notify`](Core::notify) to publish what was put. Both must have
-    /// the same length. If they overlap they must be the same place, and then nothing happens.
+    /// the same length. If they overlap they must be the same place, and then nothing happens. Either may be a
+    /// [`Block`](crate::Block); two blocks must have the same shape.
     #[track_caller]
     fn copy<T: ElementType>(
         &self,
-        dst: Region<T, impl CanWrite>,
-        src: Region<T, impl CanRead>,
+        dst: impl Writable<T>,
+        src: impl Readable<T>,
     ) -> impl Future<Output = Result<()>>;
 
     /// Begins a copy, and goes on (TPUT_ASYNC, TGET_ASYNC).
@@ -115,17 +116,51 @@ pub trait Core: Sized {
         op: ReduceOp,
     ) -> impl Future<Output = Result<()>>;
 
-    /// Reads a region into a tile (TLOAD). Orders nothing.
+    /// Reads a region into a tile of one row, or a [`Block`](crate::Block) into a tile of its shape (TLOAD). Orders nothing.
     #[track_caller]
-    fn load<T: ElementType>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<T::Tile>>;
+    fn load<T: ElementType>(&self, src: impl Readable<T>) -> impl Future<Output = Result<T::Tile>>;
 
-    /// Writes a tile to a region of the same length (TSTORE). Orders nothing.
+    /// Writes a tile to a region of the same length, or to a [`Block`](crate::Block) of the same shape (TSTORE). Orders
+    /// nothing.
     #[track_caller]
     fn store<T: ElementType>(
         &self,
-        dst: Region<T, impl CanWrite>,
+        dst: impl Writable<T>,
         tile: &T::Tile,
     ) -> impl Future<Output = Result<()>>;
+
+    /// Reads part of a matrix that may reach past its last row and column, into a tile of the shape that was asked for:
+    /// what lies outside is `fill`.
+    #[track_caller]
+    fn load_clipped<T: Element>(
+        &self,
+        src: Clipped<Region<T, impl CanRead>>,
+        fill: T,
+    ) -> impl Future<Output = Result<Tile<T>>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            let (rows, columns) = src.shape();
+            self.load(src.inside()).await?.padded(rows, columns, fill)
+        }
+    }
+
+    /// Writes the part of a tile that lies inside a matrix. The tile has the shape that was asked for.
+    #[track_caller]
+    fn store_clipped<T: Element>(
+        &self,
+        dst: Clipped<Region<T, impl CanWrite>>,
+        tile: &Tile<T>,
+    ) -> impl Future<Output = Result<()>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            let ((rows, columns), (inside_rows, inside_columns)) = (dst.shape(), dst.inside().shape());
+            tile.check_shape_at("the tile", (rows, columns), at)?;
+            self.store(dst.inside(), &tile.cropped(inside_rows, inside_columns)?)
+                .await
+        }
+    }
 
     /// Keeps an engine of this core busy for as long as `work` takes, and computes nothing.
     ///

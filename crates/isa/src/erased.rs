@@ -52,6 +52,11 @@ impl ElementType for Erased {
 pub trait TileValues: Clone + fmt::Debug + 'static {
     /// Number of elements.
     fn elements(&self) -> usize;
+    /// Rows and columns, if it has them.
+    fn shape(&self) -> Option<(usize, usize)>;
+    /// The same elements in another shape, which has as many.
+    #[must_use]
+    fn with_shape(self, rows: usize, columns: usize) -> Self;
     /// A row of `len` elements whose bytes `fill` writes.
     fn filled(dtype: Dtype, len: usize, fill: impl FnOnce(&mut [u8])) -> Self;
     /// The bytes of the values, row by row; none if the tile is hollow.
@@ -65,6 +70,14 @@ pub trait TileValues: Clone + fmt::Debug + 'static {
 impl<T: Element> TileValues for Tile<T> {
     fn elements(&self) -> usize {
         self.len()
+    }
+
+    fn shape(&self) -> Option<(usize, usize)> {
+        Some((self.rows(), self.columns()))
+    }
+
+    fn with_shape(self, rows: usize, columns: usize) -> Tile<T> {
+        self.reshaped(rows, columns)
     }
 
     fn filled(_: Dtype, len: usize, fill: impl FnOnce(&mut [u8])) -> Tile<T> {
@@ -105,6 +118,14 @@ pub struct AnyTile {
 impl TileValues for AnyTile {
     fn elements(&self) -> usize {
         self.len
+    }
+
+    fn shape(&self) -> Option<(usize, usize)> {
+        None
+    }
+
+    fn with_shape(self, _: usize, _: usize) -> AnyTile {
+        self
     }
 
     fn filled(dtype: Dtype, len: usize, fill: impl FnOnce(&mut [u8])) -> AnyTile {
@@ -169,15 +190,9 @@ impl AnyTile {
                 self.len as u64,
             ));
         }
-        let bytes = self.byte_range(&range);
-        let payload = match &self.payload {
-            Payload::Hollow => Payload::Hollow,
-            Payload::Bytes(all) => Payload::Bytes(all[bytes].to_vec()),
-            Payload::Origin(origin) => Payload::Origin(origin.slice(bytes.start as u64..bytes.end as u64)),
-        };
         Ok(AnyTile {
             len: range.len(),
-            payload,
+            payload: self.payload.part(self.byte_range(&range)),
             ..*self
         })
     }

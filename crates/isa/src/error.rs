@@ -140,14 +140,16 @@ impl From<ErrorKind> for Error {
 pub enum ErrorKind {
     /// A range does not lie inside its region.
     #[error(
-        "{site}: elements {start}..{end} are outside a region of {len}; make the buffer larger or split the transfer"
+        "{site}: {what} {start}..{end} are outside a region of {len}; make the buffer larger or split the transfer"
     )]
     OutOfBounds {
-        /// First element asked for.
+        /// What was asked for: elements, rows or columns.
+        what: Cow<'static, str>,
+        /// The first one asked for.
         start: u64,
-        /// One past the last element asked for.
+        /// One past the last one asked for.
         end: u64,
-        /// Elements there are.
+        /// How many there are.
         len: u64,
         /// The kernel's line.
         site: Site,
@@ -401,7 +403,16 @@ impl Error {
     #[inline(never)]
     #[track_caller]
     pub(crate) fn out_of_bounds(start: u64, end: u64, len: u64) -> Error {
+        Error::outside("elements", start, end, len)
+    }
+
+    /// As [`out_of_bounds`](Error::out_of_bounds), of rows or columns.
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    pub(crate) fn outside(what: &'static str, start: u64, end: u64, len: u64) -> Error {
         ErrorKind::OutOfBounds {
+            what: what.into(),
             start,
             end,
             len,

@@ -5,6 +5,7 @@ pub mod activations;
 mod algorithm;
 mod attribution;
 mod barrier;
+mod block;
 mod collective;
 mod contributions;
 mod core;
@@ -33,6 +34,9 @@ mod tile_ops;
 pub use algorithm::Algorithm;
 pub use attribution::{Attributed, Attribution};
 pub use barrier::Barrier;
+pub use block::{
+    Block, BlockSpan, ByteRows, Clipped, Consecutive, Place, Readable, Writable, block_operands,
+};
 pub use collective::{Collective, Counts, LeastWork, Origin, Share};
 pub use contributions::{Contributions, Difference, Piece, Wrong};
 pub use core::{Core, Work, others};

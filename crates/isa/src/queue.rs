@@ -174,6 +174,7 @@ impl<T: ElementType> Queues<T> {
         for port in [index, theirs] {
             if port >= self.ports {
                 return Err(ErrorKind::OutOfBounds {
+                    what: "elements".into(),
                     start: port.into(),
                     end: u64::from(port) + 1,
                     len: self.ports.into(),
@@ -225,6 +226,7 @@ impl<T: ElementType> Port<T> {
             return Ok(());
         }
         Err(ErrorKind::OutOfBounds {
+            what: "elements".into(),
             start: 0,
             end: len as u64,
             len: self.slot_len() as u64,

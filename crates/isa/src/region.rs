@@ -118,6 +118,7 @@ pub trait CanWrite: Access {}
 mod sealed {
     pub trait Sealed {}
 }
+pub(crate) use sealed::Sealed;
 macro_rules! access {
     ($($name:ident: $($can:ident)*);*) => {$(
         impl sealed::Sealed for $name {}

@@ -28,6 +28,10 @@ impl<T: ElementType> OnOthers<T> {
 }
 
 /// Where a reduction reads from, in the order it reads.
+#[diagnostic::on_unimplemented(
+    message = "a reduction cannot read this",
+    note = "its sources are an array, a slice or a `Vec` of regions, or `region.on_all()`; of a block, reduce its rows: `block.row(i)`"
+)]
 pub trait Sources<T> {
     /// How many sources.
     fn count(&self) -> usize;
@@ -42,6 +46,10 @@ pub trait Sources<T> {
 }
 
 /// The regions that a reduction writes: one, two, or the same place on every member.
+#[diagnostic::on_unimplemented(
+    message = "a reduction cannot write this",
+    note = "its destination is a region, a pair of regions, or `region.on_all()`; of a block, reduce its rows: `block.row(i)`"
+)]
 pub trait Destinations<T> {
     /// How many there are; at least one.
     fn count(&self) -> usize;

@@ -6,8 +6,8 @@
 
 use crate::{
     Attribution, CanRead, CanWrite, Compare, Copying, Core, Destinations, Device, ElementType, Epoch, Error,
-    ErrorKind, Notify, OwnSignal, Packets, Rank, ReduceOp, Region, Result, Shared, Signal, Sources, Span,
-    Ticket, TileValues, Work,
+    ErrorKind, Notify, OwnSignal, Packets, Rank, Readable, ReduceOp, Region, Result, Shared, Signal, Sources,
+    Span, Ticket, TileValues, Work, Writable, block_operands,
 };
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -331,12 +331,17 @@ impl Core for SteppedCore {
     #[track_caller]
     fn copy<T: ElementType>(
         &self,
-        dst: Region<T, impl CanWrite>,
-        src: Region<T, impl CanRead>,
+        dst: impl Writable<T>,
+        src: impl Readable<T>,
     ) -> impl Future<Output = Result<()>> {
         let made = self.made();
         async move {
             let at = made.await_now()?;
+            if dst.block().is_some() || src.block().is_some() {
+                let (dst, src) = block_operands(&dst, &src, at)?;
+                let copy = Instruction::CopyBlock { dst, src };
+                return self.step(at, copy).await.map(drop);
+            }
             Error::check_operands("the source", src.as_span(), dst.as_span(), at)?;
             match self.engine.copy(self.id, dst.as_span(), src.as_span(), at) {
                 Poll::Ready(done) => done,
@@ -360,13 +365,24 @@ impl Core for SteppedCore {
     }
 
     #[track_caller]
-    fn load<T: ElementType>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<T::Tile>> {
+    fn load<T: ElementType>(&self, src: impl Readable<T>) -> impl Future<Output = Result<T::Tile>> {
         let made = self.made();
         async move {
             let at = made.await_now()?;
-            match self.step(at, Instruction::Load { src: src.span() }).await? {
-                Answer::Loaded(payload) => Ok(T::Tile::from_payload(src.dtype(), src.len(), *payload)),
-                other => Err(unexpected(at, &other)),
+            let (Span { dtype, len, .. }, block) = (src.span(), src.block());
+            let elements = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
+            let load = match block {
+                None => Instruction::Load { src: src.span() },
+                Some(src) => Instruction::LoadBlock { src },
+            };
+            match (self.step(at, load).await?, block) {
+                (Answer::Loaded(payload), None) => Ok(T::Tile::from_payload(dtype, elements(len), *payload)),
+                (Answer::Loaded(payload), Some(block)) => {
+                    let (rows, columns) = (elements(block.rows), elements(block.columns));
+                    let tile = T::Tile::from_payload(dtype, rows.saturating_mul(columns), *payload);
+                    Ok(tile.with_shape(rows, columns))
+                }
+                (other, _) => Err(unexpected(at, &other)),
             }
         }
     }
@@ -374,15 +390,26 @@ impl Core for SteppedCore {
     #[track_caller]
     fn store<T: ElementType>(
         &self,
-        dst: Region<T, impl CanWrite>,
+        dst: impl Writable<T>,
         tile: &T::Tile,
     ) -> impl Future<Output = Result<()>> {
         let made = self.made();
         async move {
             let at = made.await_now()?;
-            Error::check_length("the tile", tile.elements() as u64, dst.span().len, at)?;
-            let (dst, data) = (dst.span(), tile.payload());
-            self.step(at, Instruction::Store { dst, data }).await.map(drop)
+            let store = match dst.block() {
+                None => {
+                    let dst = dst.span();
+                    Error::check_length("the tile", tile.elements() as u64, dst.len, at)?;
+                    let data = tile.payload();
+                    Instruction::Store { dst, data }
+                }
+                Some(dst) => {
+                    dst.check_tile(tile, at)?;
+                    let data = tile.payload();
+                    Instruction::StoreBlock { dst, data }
+                }
+            };
+            self.step(at, store).await.map(drop)
         }
     }
 
@@ -567,6 +594,7 @@ fn check_payload(packets: &Packets, like: &Span, at: At) -> Result<()> {
         return Ok(());
     }
     Err(ErrorKind::OutOfBounds {
+        what: "elements".into(),
         start: 0,
         end: like.len,
         len: (packets.payload_bytes() / like.dtype.bytes()) as u64,

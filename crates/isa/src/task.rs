@@ -1,8 +1,8 @@
 //! Tasks: a kernel's identity with its arguments, and the rules that tie the two together.
 
 use crate::{
-    Barrier, CanRead, CanWrite, Dtype, Element, Error, ErrorKind, Rank, Read, ReadWrite, ReduceOp, Region,
-    Segment, Signals, Span, Window, Write,
+    Barrier, Block, BlockSpan, CanRead, CanWrite, Consecutive, Dtype, Element, Error, ErrorKind, Rank, Read,
+    ReadWrite, ReduceOp, Region, Segment, Signals, Span, Window, Write,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -70,6 +70,8 @@ pub enum Arg {
     Memory(Span),
     /// A region of a window, with the way to every peer.
     Window(Span),
+    /// A block of this chip's own memory, or of its own window.
+    Block(BlockSpan),
     /// Signal cells.
     Signals(Signals),
     /// A barrier.
@@ -83,6 +85,10 @@ impl Arg {
         match self {
             Arg::Memory(span) => format!("a region of {} {}", span.len, span.dtype),
             Arg::Window(span) => format!("a window buffer of {} {}", span.len, span.dtype),
+            Arg::Block(block) => {
+                let dtype = block.extent.dtype;
+                format!("a block of {} x {} {dtype}", block.rows, block.columns)
+            }
             Arg::Signals(_) => "signals".into(),
             Arg::Barrier(_) => "a barrier".into(),
             Arg::Value(value) => format!("{value:?}"),
@@ -94,6 +100,7 @@ impl Arg {
     pub fn segment(&self) -> Option<Segment> {
         match self {
             Arg::Memory(span) | Arg::Window(span) => Some(span.segment),
+            Arg::Block(block) => Some(block.extent.segment),
             Arg::Signals(signals) => Some(signals.segment),
             Arg::Barrier(barrier) => Some(barrier.signals().segment),
             Arg::Value(_) => None,
@@ -105,6 +112,27 @@ impl Arg {
     pub fn dtype(&self) -> Option<Dtype> {
         match self {
             Arg::Memory(span) | Arg::Window(span) => Some(span.dtype),
+            Arg::Block(block) => Some(block.extent.dtype),
+            _ => None,
+        }
+    }
+
+    /// Its elements, if it is memory of a chip: all from the first to the last, if it is a block.
+    #[must_use]
+    pub fn own_memory(&self) -> Option<&Span> {
+        match self {
+            Arg::Memory(span) => Some(span),
+            Arg::Block(block) => Some(&block.extent),
+            _ => None,
+        }
+    }
+
+    /// The same, to be put elsewhere.
+    #[must_use]
+    pub fn own_memory_mut(&mut self) -> Option<&mut Span> {
+        match self {
+            Arg::Memory(span) => Some(span),
+            Arg::Block(block) => Some(&mut block.extent),
             _ => None,
         }
     }
@@ -129,7 +157,7 @@ pub enum Value {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a kernel",
     label = "not a parameter type",
-    note = "a kernel takes `In`, `Out`, `InOut`, `Shared`, `Signals`, `Barrier`, and numbers: u32, u64, usize, i32, i64, f32, f64"
+    note = "a kernel takes `In`, `Out`, `InOut`, a `Block` of these, `Shared`, `Signals`, `Barrier`, and numbers: u32, u64, usize, i32, i64, f32, f64"
 )]
 pub trait Parameter: Sized {
     /// What the kernel does with it.
@@ -219,6 +247,25 @@ region_parameter!(Write, Output, Memory, "Out");
 region_parameter!(ReadWrite, InOut, Memory, "InOut");
 region_parameter!(Window, Shared, Window, "Shared");
 
+/// A block of what a kernel may have as a parameter, if that is memory of its own chip.
+macro_rules! block_parameter {
+    ($($access:ident)*) => {$(
+        impl<T: Element> Parameter for Block<Region<T, $access>> {
+            const TAG: Tag = <Region<T, $access> as Parameter>::TAG;
+            fn type_name() -> String {
+                format!("Block<{}>", <Region<T, $access> as Parameter>::type_name())
+            }
+            fn from_arg(arg: &Arg) -> Result<Self, String> {
+                match arg {
+                    Arg::Block(block) => Block::from_span(*block).ok_or_else(Self::type_name),
+                    _ => Err(Self::type_name()),
+                }
+            }
+        }
+    )*};
+}
+block_parameter!(Read Write ReadWrite);
+
 macro_rules! plain_parameter {
     ($($t:ty, $tag:ident, $name:literal, $pattern:pat => $value:expr;)*) => {$(
         impl Parameter for $t {
@@ -283,7 +330,8 @@ value_from! {
     message = "`{Self}` cannot be passed where the kernel takes `{P}`",
     label = "this argument does not fit the kernel's parameter",
     note = "`Region<T, Read>` is `In<T>`, `Write` is `Out`, `ReadWrite` is `InOut`, `Window` is `Shared`",
-    note = "a `Tensor<T>` fits `In<T>`, `Out<T>` and `InOut<T>` of the same `T`; only a `Buffer<T>` fits `Shared<T>`"
+    note = "a `Tensor<T>` fits `In<T>`, `Out<T>` and `InOut<T>` of the same `T`; only a `Buffer<T>` fits `Shared<T>`",
+    note = "a block, made by `tensor.shaped(rows, columns)`, fits `Block<In<T>>`, `Block<Out<T>>` and `Block<InOut<T>>`"
 )]
 pub trait Argument<P> {
     /// What travels. Ranks are filled in when the task is submitted to a chip.
@@ -309,6 +357,19 @@ impl<T: Element, A: CanWrite> Argument<Region<T, Write>> for Region<T, A> {
 impl<T: Element, A: CanRead + CanWrite> Argument<Region<T, ReadWrite>> for Region<T, A> {
     fn to_arg(&self) -> Arg {
         Arg::Memory(self.span())
+    }
+}
+
+/// A block of anything that can be passed for a region can be passed for a block of such a region.
+impl<T, A, H> Argument<Block<Region<T, A>>> for Block<H>
+where
+    H: Argument<Region<T, A>> + Consecutive,
+{
+    fn to_arg(&self) -> Arg {
+        match self.extent().to_arg() {
+            Arg::Memory(extent) => Arg::Block(self.around(extent)),
+            other => other,
+        }
     }
 }
 

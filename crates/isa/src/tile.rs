@@ -5,6 +5,7 @@
 mod arithmetic;
 
 use crate::{Contributions, Counted, Element, ErrorKind, Result, Site};
+use std::panic::Location;
 
 /// Elements that one core works on: rows and columns. Private to it: nobody else can see or change them.
 ///
@@ -131,11 +132,17 @@ impl<T: Element> Tile<T> {
             }
             .into());
         }
-        Ok(Tile {
+        Ok(self.reshaped(rows, columns))
+    }
+
+    /// The same, for a shape that has as many elements.
+    pub(crate) fn reshaped(self, rows: usize, columns: usize) -> Tile<T> {
+        debug_assert_eq!(rows * columns, self.len());
+        Tile {
             rows,
             columns,
             ..self
-        })
+        }
     }
 
     /// Number of elements.
@@ -188,6 +195,7 @@ impl<T: Element> Tile<T> {
     pub fn slice(&self, range: std::ops::Range<usize>) -> Result<Tile<T>> {
         if range.start > range.end || range.end > self.len() {
             return Err(ErrorKind::OutOfBounds {
+                what: "elements".into(),
                 start: range.start as u64,
                 end: range.end as u64,
                 len: self.len() as u64,
@@ -216,6 +224,7 @@ impl<T: Element> Tile<T> {
         let end = start.saturating_add(with.len());
         if end > self.len() {
             return Err(ErrorKind::OutOfBounds {
+                what: "elements".into(),
                 start: start as u64,
                 end: end as u64,
                 len: self.len() as u64,
@@ -240,6 +249,37 @@ impl<T: Element> Tile<T> {
         Ok(())
     }
 
+    /// A larger tile: this one at its top left, `fill` elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfBounds`] if it is smaller.
+    #[track_caller]
+    pub fn padded(self, rows: usize, columns: usize, fill: T) -> Result<Tile<T>> {
+        if (self.rows, self.columns) == (rows, columns) {
+            return Ok(self);
+        }
+        let mut tile = Tile::full(rows, columns, fill);
+        for row in 0..self.rows {
+            let part = self.slice(row * self.columns..(row + 1) * self.columns)?;
+            tile.replace(row * columns, &part)?;
+        }
+        Ok(tile)
+    }
+
+    /// The first rows and columns of it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfBounds`] if it has fewer.
+    #[track_caller]
+    pub fn cropped(&self, rows: usize, columns: usize) -> Result<Tile<T>> {
+        let mut tile = Tile::zeros(rows, columns);
+        for row in 0..rows {
+            let start = row * self.columns;
+            tile.replace(row * columns, &self.slice(start..start + columns)?)?;
+        }
+        Ok(tile)
+    }
+
     /// A tile of this shape.
     fn like<U: Element>(&self, values: Vec<U>) -> Tile<U> {
         Tile {
@@ -253,6 +293,16 @@ impl<T: Element> Tile<T> {
     /// Refuses a tile of another shape.
     #[track_caller]
     pub(crate) fn check_shape(&self, what: &'static str, rows: usize, columns: usize) -> Result<()> {
+        self.check_shape_at(what, (rows, columns), Location::caller())
+    }
+
+    /// The same, for the line that answers for it.
+    pub(crate) fn check_shape_at(
+        &self,
+        what: &'static str,
+        (rows, columns): (usize, usize),
+        at: &'static Location<'static>,
+    ) -> Result<()> {
         if (self.rows, self.columns) == (rows, columns) {
             return Ok(());
         }
@@ -260,7 +310,7 @@ impl<T: Element> Tile<T> {
             what: what.into(),
             got: [self.rows as u64, self.columns as u64],
             wanted: [rows as u64, columns as u64],
-            site: Site::caller(),
+            site: at.into(),
         }
         .into())
     }

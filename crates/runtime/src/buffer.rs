@@ -20,6 +20,7 @@ pub struct Buffer<T> {
 }
 
 handle_ops::counted!(Buffer);
+handle_ops::matrix!(Buffer);
 
 impl<T: Element> Buffer<T> {
     pub(crate) fn new(domain: Domain, offset: u64, span: Span) -> Buffer<T> {

@@ -189,6 +189,18 @@ pub enum Error {
         /// What was asked for.
         asked: usize,
     },
+    /// Rows or columns of a block that there are not.
+    #[error("{axis} {}..{} are outside the {len} of {what}", .range.start, .range.end)]
+    OutsideBlock {
+        /// Which memory.
+        what: String,
+        /// Rows or columns.
+        axis: &'static str,
+        /// Those asked for.
+        range: std::ops::Range<usize>,
+        /// How many there are.
+        len: usize,
+    },
     /// The run was interrupted from outside.
     #[error("interrupted")]
     Interrupted,

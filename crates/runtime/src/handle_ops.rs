@@ -45,6 +45,52 @@ macro_rules! counted {
 }
 pub(crate) use counted;
 
+/// A handle that can be sliced can be a matrix; `what` says what it is.
+macro_rules! matrix {
+    ($($handle:ident)*) => {$(
+        impl<T: ::ringwork_isa::Element> ::ringwork_isa::Consecutive for $handle<T> {
+            type Error = $crate::error::Error;
+            fn count(&self) -> usize {
+                self.len()
+            }
+            fn part_of(&self, range: ::std::ops::Range<usize>) -> $crate::error::Result<Self> {
+                self.slice(range)
+            }
+            fn outside(
+                &self,
+                axis: &'static str,
+                range: ::std::ops::Range<usize>,
+                len: usize,
+            ) -> $crate::error::Error {
+                let what = self.what();
+                $crate::error::Error::OutsideBlock { what, axis, range, len }
+            }
+        }
+
+        impl<T: ::ringwork_isa::Element> $handle<T> {
+            /// Its elements as a matrix, row by row; shares the memory. Pass some of its rows and columns where a kernel
+            /// has a `Block`.
+            ///
+            /// # Errors
+            /// If that is another number of elements.
+            pub fn shaped(
+                &self,
+                rows: usize,
+                columns: usize,
+            ) -> $crate::error::Result<::ringwork_isa::Block<Self>> {
+                ::ringwork_isa::Block::of(self.clone(), rows, columns).ok_or_else(|| {
+                    $crate::error::Error::Length {
+                        what: self.what(),
+                        have: self.len(),
+                        asked: rows.saturating_mul(columns),
+                    }
+                })
+            }
+        }
+    )*};
+}
+pub(crate) use matrix;
+
 /// A handle with a `span` of one chip's memory is an argument of kernels there.
 macro_rules! chip_argument {
     ($handle:ident) => {

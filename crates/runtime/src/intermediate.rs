@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::handle_ops;
 use crate::node::{Shared, State};
 use crate::run_to_completion::Progress;
-use ringwork_engine::{AccessKind, Arena, BufferId, Outcome, Spec, View};
+use crate::task_binding;
+use ringwork_engine::{AccessKind, Arena, BufferId, Outcome, Spec};
 use ringwork_isa::{Arg, Device, Element, Segment, Span, Tag};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -47,13 +48,17 @@ impl<T: Element> Intermediate<T> {
     /// # Errors
     /// If they are not all inside.
     pub fn slice(&self, range: Range<usize>) -> Result<Intermediate<T>> {
-        let what = || format!("an intermediate on device {}", self.device);
-        let span = handle_ops::slice(&self.span, range, what)?;
+        let span = handle_ops::slice(&self.span, range, || self.what())?;
         Ok(Intermediate { span, ..*self })
+    }
+
+    fn what(&self) -> String {
+        format!("an intermediate on device {}", self.device)
     }
 }
 
 handle_ops::counted!(Intermediate);
+handle_ops::matrix!(Intermediate);
 handle_ops::chip_argument!(Intermediate);
 
 /// Where an intermediate is.
@@ -164,7 +169,9 @@ impl State {
         tag: Tag,
         spec: &mut Spec,
     ) -> Result<Option<Arg>> {
-        let Arg::Memory(span) = arg else { return Ok(None) };
+        let Some(span) = arg.own_memory() else {
+            return Ok(None);
+        };
         let Some(placed) = self.intermediate(span.segment)? else {
             return Ok(None);
         };
@@ -179,14 +186,14 @@ impl State {
             Tag::Output => AccessKind::Output,
             _ => AccessKind::InOut,
         };
-        if let Some(range) = span.byte_range() {
-            spec.touch(placed.buffer, View::range(range), kind);
+        if let Some(view) = task_binding::view(arg) {
+            spec.touch(placed.buffer, view, kind);
         }
-        Ok(Some(Arg::Memory(Span {
-            segment: placed.ring,
-            base: placed.base,
-            ..*span
-        })))
+        let mut bound = *arg;
+        if let Some(span) = bound.own_memory_mut() {
+            (span.segment, span.base) = (placed.ring, placed.base);
+        }
+        Ok(Some(bound))
     }
 
     pub(crate) fn begin_scope(&mut self) -> Result<usize> {

@@ -1,8 +1,8 @@
 //! Binding: a task with its ranks and addresses filled in, and the memory that its arguments say it touches.
 //!
 //! # Rules
-//! - **BIND-1 (own memory).** `In`, `Out` and `InOut` touch the bytes that they name; what overlaps and is
-//!   written is ordered.
+//! - **BIND-1 (own memory).** `In`, `Out` and `InOut`, and blocks of these, touch the bytes that they name; what
+//!   overlaps and is written is ordered.
 //! - **BIND-2 (shared memory).** A `Shared`, `Signals` or `Barrier` touches its chip's own part, as one that is
 //!   read and written. Tasks of one chip, and groups that have a chip in common, keep the order of submission;
 //!   between tasks of different chips nothing is inferred: kernels order that with signals.
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::node::State;
 use ringwork_engine::{AccessKind, BufferId, SignalId, Spec, View};
 use ringwork_isa::{
-    Arg, Barrier, KernelId, Rank, SIGNAL_STRIDE_BYTES, Segment, Signal, Signals, Span, Tag, Task,
+    Arg, Barrier, BlockSpan, KernelId, Rank, SIGNAL_STRIDE_BYTES, Segment, Signal, Signals, Span, Tag, Task,
 };
 use std::fmt;
 
@@ -166,7 +166,9 @@ impl State {
             }
             self.usable(segment)?;
             let known = &self.segments[&segment];
-            let named = matches!(arg, Arg::Memory(span) if span.stride == 0 || span.me == WHOEVER);
+            let named = arg
+                .own_memory()
+                .is_some_and(|span| span.stride == 0 || span.me == WHOEVER);
             if !named {
                 let why = format!(
                     "parameter `{}` means another part of {} on every chip; name one with `on(rank)`, or submit to a chip",
@@ -207,6 +209,12 @@ impl State {
                     touch(spec, &Arg::Memory(Span { rank, ..span }), tag);
                 }
             }
+            Arg::Block(block) if block.extent.me != WHOEVER && block.extent.stride != 0 => {
+                for rank in (0..block.extent.ranks).map(Rank) {
+                    let extent = Span { rank, ..block.extent };
+                    touch(spec, &Arg::Block(BlockSpan { extent, ..block }), tag);
+                }
+            }
             _ => touch(spec, &arg, tag),
         }
         Ok(())
@@ -240,14 +248,22 @@ fn keep(segments: &mut Vec<Segment>, segment: Segment) {
 
 /// Enters the bytes of a bound argument (BIND-1, BIND-2).
 fn touch(spec: &mut Spec, arg: &Arg, tag: Tag) {
-    let (segment, range) = match arg {
-        Arg::Memory(span) | Arg::Window(span) => (span.segment, span.byte_range()),
-        Arg::Signals(row) => (row.segment, cells(row)),
-        Arg::Barrier(barrier) => (barrier.signals().segment, cells(&barrier.signals())),
-        Arg::Value(_) => return,
-    };
-    if let (Some(range), Some(kind)) = (range, access_kind(tag)) {
-        spec.touch(buffer_of(segment), View::range(range), kind);
+    if let (Some(segment), Some(view), Some(kind)) = (arg.segment(), view(arg), access_kind(tag)) {
+        spec.touch(buffer_of(segment), view, kind);
+    }
+}
+
+/// The bytes of its segment that an argument is, if it is memory: of a block its rows alone.
+pub(crate) fn view(arg: &Arg) -> Option<View> {
+    match arg {
+        Arg::Memory(span) | Arg::Window(span) => span.byte_range().map(View::range),
+        Arg::Block(block) => {
+            let rows = block.byte_rows()?;
+            View::strided(rows.start, rows.rows, rows.row_bytes, rows.pitch).ok()
+        }
+        Arg::Signals(row) => cells(row).map(View::range),
+        Arg::Barrier(barrier) => cells(&barrier.signals()).map(View::range),
+        Arg::Value(_) => None,
     }
 }
 
@@ -268,6 +284,10 @@ fn on_rank(arg: Arg, me: Rank) -> Arg {
     match arg {
         Arg::Memory(region) => Arg::Memory(span(region)),
         Arg::Window(region) => Arg::Window(span(region)),
+        Arg::Block(block) => Arg::Block(BlockSpan {
+            extent: span(block.extent),
+            ..block
+        }),
         Arg::Signals(row) => Arg::Signals(signals(row)),
         Arg::Barrier(barrier) => Arg::Barrier(Barrier::new(signals(barrier.signals()))),
         Arg::Value(value) => Arg::Value(value),

@@ -85,4 +85,5 @@ impl<T: Element> Tensor<T> {
 }
 
 handle_ops::counted!(Tensor);
+handle_ops::matrix!(Tensor);
 handle_ops::chip_argument!(Tensor);

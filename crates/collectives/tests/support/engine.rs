@@ -4,8 +4,8 @@ use super::race::{Access, Clock, Race, Shadow};
 use super::schedule::Schedule;
 use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, PacketSource, Payload, SteppedCore};
 use ringwork_isa::{
-    Compare, Device, Element, Epoch, Error, ErrorKind, Notify, Rank, ReduceOp, Result, SIGNAL_STRIDE_BYTES,
-    Segment, Signal, Span, Ticket, Waited, with_dtype,
+    BlockSpan, Compare, Device, Element, Epoch, Error, ErrorKind, Notify, Rank, ReduceOp, Result,
+    SIGNAL_STRIDE_BYTES, Segment, Signal, Span, Ticket, Waited, with_dtype,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -298,6 +298,9 @@ impl State {
             }
             Instruction::Reduce { dst, sources, .. } => (Some(dst), sources),
             Instruction::Load { src } | Instruction::Take { slot: src } => (None, std::slice::from_ref(src)),
+            Instruction::CopyBlock { dst, src } => (Some(&dst.extent), std::slice::from_ref(&src.extent)),
+            Instruction::LoadBlock { src } => (None, std::slice::from_ref(&src.extent)),
+            Instruction::StoreBlock { dst, .. } => (Some(&dst.extent), &[]),
             Instruction::Store { dst, .. } | Instruction::Put { slot: dst, .. } => (Some(dst), &[]),
             Instruction::PutPacket { payload, src, .. } => (Some(payload), std::slice::from_ref(src)),
             Instruction::TakePackets { dst, sources, .. } => {
@@ -377,6 +380,15 @@ impl State {
                     Box::new(Payload::Bytes(self.read(rank, &slot, at)?)),
                 ));
             }
+            Instruction::CopyBlock { dst, src } => {
+                let all = self.read_block(rank, &src, at)?;
+                self.write_block(rank, &dst, &all, at)?;
+            }
+            Instruction::LoadBlock { src } => {
+                let all = self.read_block(rank, &src, at)?;
+                return Ok(Answer::Loaded(Box::new(Payload::Bytes(all))));
+            }
+            Instruction::StoreBlock { dst, data } => self.write_block(rank, &dst, &bytes(data), at)?,
             Instruction::Store { dst, data } => self.write(rank, &dst, &bytes(data), at)?,
             Instruction::Put {
                 slot,
@@ -435,6 +447,35 @@ impl State {
             }
         }
         Ok(Answer::Done)
+    }
+
+    fn read_block(
+        &mut self,
+        rank: usize,
+        block: &BlockSpan,
+        at: &'static Location<'static>,
+    ) -> std::result::Result<Vec<u8>, Race> {
+        let mut all = Vec::new();
+        for row in block.row_spans() {
+            all.extend(self.read(rank, &row, at)?);
+        }
+        Ok(all)
+    }
+
+    fn write_block(
+        &mut self,
+        rank: usize,
+        block: &BlockSpan,
+        bytes: &[u8],
+        at: &'static Location<'static>,
+    ) -> std::result::Result<(), Race> {
+        let mut rest = bytes;
+        for row in block.row_spans() {
+            let (first, more) = rest.split_at(row.byte_len());
+            self.write(rank, &row, first, at)?;
+            rest = more;
+        }
+        Ok(())
     }
 
     /// The value of a signal, and with it what its writers did before.

@@ -1,7 +1,8 @@
 //! Instructions as values: what a core is asked to do, what it is answered, and what is read and written.
 
 use crate::erased::fold_bytes;
-use crate::{Compare, Contributions, Dtype, Epoch, Notify, ReduceOp, Signal, Span, Ticket, Work};
+use crate::{BlockSpan, Compare, Contributions, Dtype, Epoch, Notify, ReduceOp, Signal, Span, Ticket, Work};
+use std::ops::Range;
 
 /// What is in a tile or in memory, as far as an engine keeps it.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -36,6 +37,19 @@ impl Payload {
             Payload::Origin(Contributions::sum(&origins))
         } else {
             Payload::Hollow
+        }
+    }
+
+    /// Some of its bytes.
+    ///
+    /// # Panics
+    /// If there are bytes, but not these.
+    #[must_use]
+    pub fn part(&self, bytes: Range<usize>) -> Payload {
+        match self {
+            Payload::Hollow => Payload::Hollow,
+            Payload::Bytes(all) => Payload::Bytes(all[bytes].to_vec()),
+            Payload::Origin(origin) => Payload::Origin(origin.slice(bytes.start as u64..bytes.end as u64)),
         }
     }
 }
@@ -104,6 +118,25 @@ pub enum Instruction {
         /// Where to.
         dst: Span,
         /// What is in the tile.
+        data: Payload,
+    },
+    /// [`Core::copy`](crate::Core::copy) of which one operand is a block at least. Both have the same shape.
+    CopyBlock {
+        /// Where to.
+        dst: BlockSpan,
+        /// Where from.
+        src: BlockSpan,
+    },
+    /// [`Core::load`](crate::Core::load) of a block; answered with [`Answer::Loaded`], row by row.
+    LoadBlock {
+        /// Where from.
+        src: BlockSpan,
+    },
+    /// [`Core::store`](crate::Core::store) to a block.
+    StoreBlock {
+        /// Where to.
+        dst: BlockSpan,
+        /// What is in the tile, row by row.
         data: Payload,
     },
     /// [`Core::spend`](crate::Core::spend): arithmetic whose values the core has computed already; only the time is asked for.

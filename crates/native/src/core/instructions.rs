@@ -9,7 +9,7 @@ use crate::arith;
 use crate::trace::progress::Doing;
 use ringwork_isa::{
     Attribution, CanRead, CanWrite, Compare, Core, Destinations, Device, ElementType, Epoch, Float, Notify,
-    OwnSignal, Packets, ReduceOp, Region, Result, Signal, Sources, Tile, Work,
+    OwnSignal, Packets, Readable, ReduceOp, Region, Result, Signal, Sources, Tile, Work, Writable,
 };
 use std::future::ready;
 use std::mem::ManuallyDrop;
@@ -52,10 +52,14 @@ impl Core for NativeCore {
     #[inline(always)]
     fn copy<T: ElementType>(
         &self,
-        dst: Region<T, impl CanWrite>,
-        src: Region<T, impl CanRead>,
+        dst: impl Writable<T>,
+        src: impl Readable<T>,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
+        // Decided when it is compiled: regions are never blocks.
+        if dst.block().is_some() || src.block().is_some() {
+            return done(self.copy_block_now(&dst, &src, at));
+        }
         done(self.copy_now(&dst.span(), &src.span(), at))
     }
 
@@ -72,19 +76,25 @@ impl Core for NativeCore {
     }
 
     #[track_caller]
-    fn load<T: ElementType>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<T::Tile>> {
+    fn load<T: ElementType>(&self, src: impl Readable<T>) -> impl Future<Output = Result<T::Tile>> {
         let at = self.attribution.site();
-        ready(self.load_now(&src.span(), at))
+        ready(match src.block() {
+            None => self.load_now(&src.span(), at),
+            Some(block) => self.load_block_now(&block, at),
+        })
     }
 
     #[track_caller]
     fn store<T: ElementType>(
         &self,
-        dst: Region<T, impl CanWrite>,
+        dst: impl Writable<T>,
         tile: &T::Tile,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        done(self.store_now(&dst.span(), tile, at))
+        done(match dst.block() {
+            None => self.store_now(&dst.span(), tile, at),
+            Some(block) => self.store_block_now(&block, tile, at),
+        })
     }
 
     #[track_caller]

@@ -3,6 +3,7 @@
 //! Nothing suspends: an instruction has happened when its future was polled once, and a wait blocks inside
 //! the poll. The compiler flattens the rest, so a kernel here is what it would be as a plain function.
 
+mod blocks;
 mod calls;
 mod handover;
 mod instructions;

@@ -30,8 +30,9 @@ pub use orchestration_registry::{Build, ORCHESTRATIONS, OrchestrationEntry, expl
 pub use orchestrator::ChipOrchestrator;
 pub(crate) use stepped_graph::{Built, CoreTask, SteppedGraph};
 
+use crate::task_binding;
 use ringwork_engine::{AccessKind, BufferId, Kind, Ring, View};
-use ringwork_isa::{Arg, Error, KernelId, Result, Segment, Tag};
+use ringwork_isa::{Arg, BlockSpan, Error, KernelId, Result, Segment, Tag};
 use ringwork_registry::{self as registry, KernelEntry};
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +101,7 @@ enum Touched {
 }
 
 fn touched(arg: &Arg, intermediate: impl FnOnce(Segment) -> Option<BufferId>) -> Touched {
-    let (Arg::Memory(span) | Arg::Window(span)) = arg else {
+    let (Arg::Memory(span) | Arg::Window(span) | Arg::Block(BlockSpan { extent: span, .. })) = arg else {
         return Touched::Nothing;
     };
     let number = span.segment.0;
@@ -111,10 +112,8 @@ fn touched(arg: &Arg, intermediate: impl FnOnce(Segment) -> Option<BufferId>) ->
     } else {
         Some(BufferId::new(number.into()))
     };
-    let range = span.byte_range().unwrap_or(0..0);
-    buffer.map_or(Touched::Stale, |buffer| {
-        Touched::Bytes(buffer, View::range(range))
-    })
+    let view = task_binding::view(arg).unwrap_or(View::EMPTY);
+    buffer.map_or(Touched::Stale, |buffer| Touched::Bytes(buffer, view))
 }
 
 fn access_kind(tag: Tag, buffer: BufferId, infer: bool) -> AccessKind {

@@ -233,8 +233,8 @@ impl Building<'_> {
                 }
                 Touched::Bytes(buffer, view) => {
                     spec.touch(buffer, view, access_kind(tag, buffer, self.infer));
-                    if let (Sink::Cores(cores), Arg::Memory(span)) = (&self.sink, arg) {
-                        bound = Arg::Memory(cores.in_scratch(*span, buffer));
+                    if let (Sink::Cores(cores), Some(span)) = (&self.sink, bound.own_memory_mut()) {
+                        *span = cores.in_scratch(*span, buffer);
                     }
                 }
             }

@@ -56,10 +56,11 @@ impl ReplayArguments {
         self.tasks.clear();
         for task in graph.payloads() {
             for arg in &task.args {
-                self.args.push(match arg {
-                    Arg::Memory(span) => Arg::Memory(resolve(*span, graph, parameters, blocks, scratch)?),
-                    other => *other,
-                });
+                let mut arg = *arg;
+                if let Some(span) = arg.own_memory_mut() {
+                    *span = resolve(*span, graph, parameters, blocks, scratch)?;
+                }
+                self.args.push(arg);
             }
             self.tasks.push((task.entry, self.args.len()));
         }

@@ -188,7 +188,7 @@ impl List {
         let intermediate = |index: u32| self.intermediates.get(index as usize).copied();
         let spec = how.spec(&task.args, &self.tasks, self.infer, intermediate)?;
         for arg in &mut task.args {
-            if let Arg::Memory(span) = arg
+            if let Some(span) = arg.own_memory_mut()
                 && span.segment.0 & PARAMETER == INTERMEDIATE
                 && let Some(buffer) = intermediate(span.segment.0 & INDEX)
                 && let Some(placement) = engine.placement(buffer)

@@ -74,20 +74,18 @@ impl Inflight {
     }
 }
 
-/// A range of memory that a posted transfer uses.
+/// Memory that a posted transfer uses.
 #[derive(Clone, Copy, Debug)]
 struct Guard {
-    start: u64,
-    end: u64,
+    at: Located,
     until: Until,
-    segment: u32,
     /// Bytes arrive there; else they are read.
     written: bool,
 }
 
 impl Guard {
     fn touches(&self, at: &Located) -> bool {
-        self.segment == at.segment && self.start < at.end && at.start < self.end
+        self.at.overlaps(at)
     }
 }
 
@@ -118,10 +116,8 @@ impl Guards {
         };
         self.until_ps = self.until_ps.max(end_ps);
         self.all.push(Guard {
-            start: at.start,
-            end: at.end,
+            at: *at,
             until,
-            segment: at.segment,
             written,
         });
     }

@@ -22,7 +22,7 @@ use super::state::{Event, Recent, Reply, State, Waiting, Wanted};
 use super::transfer::Fetch;
 use crate::time::Ps;
 use ringwork_isa::stepped::{Answer, Instruction, Payload};
-use ringwork_isa::{Dtype, Error, ErrorKind, ReduceOp, Result, Signal, Site, Span};
+use ringwork_isa::{BlockSpan, Dtype, Error, ErrorKind, ReduceOp, Result, Signal, Site, Span};
 use std::panic::Location;
 use std::task::Poll;
 
@@ -138,8 +138,27 @@ impl State {
             } => self.put(core, slot, data, (full, *value)),
             Instruction::Take { slot } => self.take(core, slot),
             Instruction::Reduce { dst, sources, op } => self.reduce(core, dst, sources, *op),
-            Instruction::Load { src } => self.load(core, src),
-            Instruction::Store { dst, data } => self.store(core, dst, data),
+            Instruction::Load { src } => {
+                let src = self.locate(core, src)?;
+                Ok(self.load(core, src))
+            }
+            Instruction::Store { dst, data } => {
+                let dst = self.locate(core, dst)?;
+                Ok(self.store(core, dst, data))
+            }
+            Instruction::CopyBlock { dst, src } => {
+                let (dst, src) = (self.locate_block(core, dst)?, self.locate_block(core, src)?);
+                let posted = self.begin_copy_located(core, dst, src)?;
+                Ok(posted.map_or(Progress::Again, |_| Progress::Done))
+            }
+            Instruction::LoadBlock { src } => {
+                let src = self.locate_block(core, src)?;
+                Ok(self.load(core, src))
+            }
+            Instruction::StoreBlock { dst, data } => {
+                let dst = self.locate_block(core, dst)?;
+                Ok(self.store(core, dst, data))
+            }
             Instruction::Spend(work) => {
                 let end = self.compute(core, *work);
                 self.reply(core, end, Reply::Done);
@@ -184,6 +203,14 @@ impl State {
         match self.memory.locate(rank, span) {
             Some(located) => Ok(located),
             None => Err(self.not_mapped(core, span)),
+        }
+    }
+
+    fn locate_block(&mut self, core: u32, block: &BlockSpan) -> Result<Located> {
+        let rank = self.core(core).rank;
+        match self.memory.locate_block(rank, block) {
+            Some(located) => Ok(located),
+            None => Err(self.not_mapped(core, &block.extent)),
         }
     }
 
@@ -245,6 +272,11 @@ impl State {
     #[inline(always)]
     pub(crate) fn begin_copy(&mut self, core: u32, dst: &Span, src: &Span) -> Result<Option<Until>> {
         let (dst, src) = (self.locate(core, dst)?, self.locate(core, src)?);
+        self.begin_copy_located(core, dst, src)
+    }
+
+    #[inline(always)]
+    fn begin_copy_located(&mut self, core: u32, dst: Located, src: Located) -> Result<Option<Until>> {
         self.refuse_overlap(core, &dst, &[src])?;
         if !self.clear(core, &[src], Some(&dst)) {
             return Ok(None);
@@ -256,19 +288,17 @@ impl State {
         Ok(posted)
     }
 
-    fn store(&mut self, core: u32, dst: &Span, data: &Payload) -> Result<Progress> {
-        let dst = self.locate(core, dst)?;
+    fn store(&mut self, core: u32, dst: Located, data: &Payload) -> Progress {
         if !self.clear(core, &[], Some(&dst)) || self.post(core, None, &dst).is_none() {
-            return Ok(Progress::Again);
+            return Progress::Again;
         }
         self.memory.store(&dst, data);
-        Ok(Progress::Done)
+        Progress::Done
     }
 
-    fn load(&mut self, core: u32, src: &Span) -> Result<Progress> {
-        let src = self.locate(core, src)?;
+    fn load(&mut self, core: u32, src: Located) -> Progress {
         if !self.clear(core, &[src], None) {
-            return Ok(Progress::Again);
+            return Progress::Again;
         }
         let loaded = self.memory.load(&src);
         self.fetch(
@@ -278,7 +308,7 @@ impl State {
             0,
             Reply::Other(Box::new(Ok(Answer::Loaded(Box::new(loaded))))),
         );
-        Ok(Progress::Later)
+        Progress::Later
     }
 
     #[inline(always)]

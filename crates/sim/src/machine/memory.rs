@@ -8,7 +8,9 @@ use super::Options;
 use super::error::SimError;
 use super::origins::Origins;
 use ringwork_isa::stepped::Payload;
-use ringwork_isa::{Contributions, Counted, Element, ReduceOp, Segment, Span, with_dtype};
+use ringwork_isa::{
+    BlockSpan, ByteRows, Contributions, Counted, Element, ReduceOp, Segment, Span, with_dtype,
+};
 use std::ops::Range;
 
 /// A segment to be defined.
@@ -32,7 +34,7 @@ pub(crate) struct Stored {
     data: Option<Vec<u8>>,
 }
 
-/// Where a span is: a range of a segment, and the rank that holds it.
+/// Where a span or a block is: a range of a segment, or rows in it, and the rank that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
     pub(crate) segment: u32,
@@ -40,17 +42,44 @@ pub(crate) struct Located {
     pub(crate) end: u64,
     pub(crate) rank: u32,
     pub(crate) memory: u32,
+    /// 1, unless it is a block with gaps between its rows.
+    pub(crate) rows: u32,
+    /// Bytes from one row to the next, if there are several.
+    pub(crate) pitch: u64,
 }
 
 impl Located {
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
-        self.end - self.start
+        u64::from(self.rows) * self.row_bytes()
+    }
+
+    #[inline]
+    fn row_bytes(&self) -> u64 {
+        self.end - self.start - u64::from(self.rows - 1) * self.pitch
     }
 
     #[inline]
     pub(crate) fn overlaps(&self, other: &Located) -> bool {
-        self.segment == other.segment && self.start < other.end && other.start < self.end
+        self.segment == other.segment
+            && self.start < other.end
+            && other.start < self.end
+            && (self.rows == 1 && other.rows == 1 || self.byte_rows().overlaps(&other.byte_rows()))
+    }
+
+    fn byte_rows(&self) -> ByteRows {
+        ByteRows::new(self.start, self.rows.into(), self.row_bytes(), self.pitch)
+    }
+
+    /// Each of its rows.
+    fn each_row(self) -> impl Iterator<Item = Located> {
+        (0..u64::from(self.rows)).map(move |row| Located {
+            start: self.start + row * self.pitch,
+            end: self.start + row * self.pitch + self.row_bytes(),
+            rows: 1,
+            pitch: 0,
+            ..self
+        })
     }
 
     fn range(&self) -> Range<usize> {
@@ -172,6 +201,18 @@ impl Memory {
             end: range.end,
             rank: owner,
             memory: stored.memory,
+            rows: 1,
+            pitch: 0,
+        })
+    }
+
+    /// Where a block is, as [`locate`](Memory::locate).
+    pub(crate) fn locate_block(&self, rank: u32, block: &BlockSpan) -> Option<Located> {
+        let (located, rows) = (self.locate(rank, &block.extent)?, block.byte_rows()?);
+        Some(Located {
+            rows: u32::try_from(rows.rows).ok()?,
+            pitch: if rows.rows == 1 { 0 } else { rows.pitch },
+            ..located
         })
     }
 
@@ -189,6 +230,9 @@ impl Memory {
 
     /// What is in a span, as far as it is kept.
     pub(crate) fn load(&mut self, at: &Located) -> Payload {
+        if at.rows > 1 {
+            return self.load_rows(at);
+        }
         if let Some(origins) = &mut self.origins {
             return Payload::Origin(origins.read(at));
         }
@@ -196,7 +240,30 @@ impl Memory {
             .map_or(Payload::Hollow, |bytes| Payload::Bytes(bytes.to_vec()))
     }
 
+    /// What is in a block, row by row.
+    fn load_rows(&mut self, at: &Located) -> Payload {
+        let (mut all, mut origin) = (Vec::new(), Contributions::default());
+        for row in at.each_row() {
+            match self.load(&row) {
+                Payload::Hollow => return Payload::Hollow,
+                Payload::Bytes(bytes) => all.extend(bytes),
+                Payload::Origin(row) => row.pieces().iter().for_each(|piece| origin.push(piece.clone())),
+            }
+        }
+        match self.origins {
+            Some(_) => Payload::Origin(origin),
+            None => Payload::Bytes(all),
+        }
+    }
+
     pub(crate) fn store(&mut self, at: &Located, data: &Payload) {
+        if at.rows > 1 {
+            let bytes = usize::try_from(at.row_bytes()).unwrap_or(usize::MAX);
+            for (index, row) in at.each_row().enumerate() {
+                self.store(&row, &data.part(index * bytes..(index + 1) * bytes));
+            }
+            return;
+        }
         if let Some(origins) = &mut self.origins {
             // What a kernel made of nothing is nobody's input.
             let unless_known = match data {
@@ -218,6 +285,11 @@ impl Memory {
     #[inline]
     pub(crate) fn copy(&mut self, dst: &Located, src: &Located) {
         if self.hollow && self.origins.is_none() || dst == src {
+            return;
+        }
+        if dst.rows > 1 || src.rows > 1 {
+            let data = self.load(src);
+            self.store(dst, &data);
             return;
         }
         match &mut self.origins {
@@ -340,6 +412,8 @@ impl Memory {
             end,
             rank,
             memory: stored.memory,
+            rows: 1,
+            pitch: 0,
         };
         Ok(self.origins.as_mut().map(|origins| (origins, at)))
     }

@@ -113,6 +113,8 @@ mod tests {
             end,
             rank: 0,
             memory: 0,
+            rows: 1,
+            pitch: 0,
         }
     }
 
