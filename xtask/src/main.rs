@@ -5,6 +5,8 @@
 // A program for people prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod build_time;
+mod error;
 mod peers;
 
 use clap::{Parser, Subcommand};
@@ -22,11 +24,17 @@ struct Arguments {
 enum Command {
     /// Measure ringwork beside the other libraries on this machine, and print how they compare
     Peers(Box<peers::PeersArguments>),
+    /// Measure clean builds in CPU seconds, and compare them with their limits
+    BuildTime(build_time::BuildTimeArguments),
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = build_time::rustc_wrapper() {
+        return code;
+    }
     let outcome = match Arguments::parse().command {
         Command::Peers(arguments) => peers::run(&arguments),
+        Command::BuildTime(arguments) => build_time::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

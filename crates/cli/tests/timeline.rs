@@ -1,38 +1,20 @@
 //! Timelines of native runs through the real program: the file for Perfetto, and the page in a real browser.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod support;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use support::ringwork;
+use support::{Folder, ringwork};
 
-/// A directory of this test's own, gone at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ringwork-timeline-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    /// Runs an example with `--trace` to a file here.
-    fn trace(&self, example: &str, file: &str) -> PathBuf {
-        let path = self.0.join(file);
-        let run = ringwork(&format!("run {example} --trace {}", path.display()));
-        assert_eq!(run.code, Some(0), "{run:?}");
-        assert!(run.stdout.contains("timeline in "), "{run:?}");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Runs an example with `--trace` to a file in a folder.
+fn trace(folder: &Folder, example: &str, file: &str) -> PathBuf {
+    let path = folder.path(file);
+    let run = ringwork(&format!("run {example} --trace {path}"));
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stdout.contains("timeline in "), "{run:?}");
+    path.into()
 }
 
 fn events(path: &Path) -> Vec<Value> {
@@ -50,7 +32,7 @@ fn processes(events: &[Value]) -> Vec<&str> {
 #[test]
 fn a_native_run_has_a_row_per_chip_its_tasks_and_arrows_that_hang_on_slices() {
     let folder = Folder::new("json");
-    let events = events(&folder.trace("two_groups -d 0-2 --rounds 3", "run.json"));
+    let events = events(&trace(&folder, "two_groups -d 0-2 --rounds 3", "run.json"));
     assert_eq!(
         processes(&events),
         ["chip 0", "chip 1", "chip 2", "critical path"]
@@ -77,11 +59,11 @@ fn a_native_run_has_a_row_per_chip_its_tasks_and_arrows_that_hang_on_slices() {
 #[test]
 fn cores_of_a_chips_graph_and_nodes_of_a_pod_have_rows_of_their_own() {
     let folder = Folder::new("rows");
-    let graph = events(&folder.trace("vector_graph", "graph.json"));
+    let graph = events(&trace(&folder, "vector_graph", "graph.json"));
     let names = processes(&graph);
     assert!(names.contains(&"chip 0, vector core 0"), "{names:?}");
     assert!(graph.iter().any(|event| event["name"] == "multiply"));
-    let pod = events(&folder.trace("pod -d 0-3", "pod.json"));
+    let pod = events(&trace(&folder, "pod -d 0-3", "pod.json"));
     let names = processes(&pod);
     for chip in ["left, chip 0", "left, chip 1", "right, chip 2", "right, chip 3"] {
         assert!(names.contains(&chip), "{names:?}");
@@ -89,21 +71,18 @@ fn cores_of_a_chips_graph_and_nodes_of_a_pod_have_rows_of_their_own() {
 }
 
 /// A browser, if one is installed.
-fn browser() -> Option<&'static str> {
+fn browser() -> &'static str {
     let known = ["chromium", "chromium-browser", "google-chrome"];
     let found = known.into_iter().find(|name| {
         let version = Command::new(name).arg("--version").output();
         version.is_ok_and(|version| version.status.success())
     });
-    if found.is_none() {
-        eprintln!("skipped: none of {known:?} is on the PATH");
-    }
-    found
+    found.unwrap_or_else(|| panic!("none of {known:?} is on the PATH"))
 }
 
 /// The page as the browser has it once its script has run.
 fn dom(browser: &str, folder: &Folder, page: &Path, place: &str) -> String {
-    let profile = format!("--user-data-dir={}", folder.0.join("profile").display());
+    let profile = format!("--user-data-dir={}", folder.path("profile"));
     let output = Command::new(browser)
         .args([
             "--headless",
@@ -138,10 +117,11 @@ fn in_view(dom: &str) -> (usize, usize, String) {
 }
 
 #[test]
+#[ignore = "needs Chromium; `.ci/run long` runs it where there is one"]
 fn the_page_shows_rows_and_labels_in_a_browser_and_can_be_zoomed() {
-    let Some(browser) = browser() else { return };
+    let browser = browser();
     let folder = Folder::new("page");
-    let page = folder.trace("two_groups -d 0-2 --rounds 5", "run.html");
+    let page = trace(&folder, "two_groups -d 0-2 --rounds 5", "run.html");
     let whole = dom(browser, &folder, &page, "");
     let rows = between(&whole, "<div id=\"rows\">", "</div><canvas");
     for chip in ["chip 0", "chip 1", "chip 2"] {

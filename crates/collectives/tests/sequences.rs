@@ -79,7 +79,7 @@ fn every_operation_may_follow_every_other() {
             };
             let calls = [some(first), some(second), some(first), some(second)];
             for kind in 0..4 {
-                let seed = rng.next();
+                let seed = rng.next_u64();
                 let schedule = match kind {
                     0 | 1 => Schedule::Random(seed),
                     _ => Schedule::Priority {

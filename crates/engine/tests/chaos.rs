@@ -9,6 +9,7 @@ use ringwork_engine::{
     Place, SignalId, Spec, TaskId, View,
 };
 use ringwork_isa::Compare;
+use ringwork_testkit::Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,23 +18,13 @@ const DEPTH: u32 = 2;
 const ARENA_BYTES: u64 = 128 * 12;
 
 fn cases(short: u32) -> ProptestConfig {
-    let long = std::env::var_os("RINGWORK_LONG").is_some();
+    let long = ringwork_testkit::long();
     ProptestConfig::with_cases(if long { 50 * short } else { short })
 }
 
-struct Dice(u64);
-impl Dice {
-    fn roll(&mut self, below: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % below
-    }
-    fn range(&mut self) -> View {
-        let start = self.roll(48) as u64;
-        View::range(start..start + 1 + self.roll(16) as u64)
-    }
+fn random_range(rng: &mut Rng) -> View {
+    let start = rng.below(48) as u64;
+    View::range(start..start + 1 + rng.below(16) as u64)
 }
 
 fn graph() -> Arc<Graph<u32>> {
@@ -91,13 +82,13 @@ impl Booking {
     }
 
     /// One member of one running task.
-    fn pick(&mut self, dice: &mut Dice) -> Option<(TaskId, Executor)> {
+    fn pick(&mut self, rng: &mut Rng) -> Option<(TaskId, Executor)> {
         if self.running.is_empty() {
             return None;
         }
-        let at = dice.roll(self.running.len());
+        let at = rng.below(self.running.len());
         let (dispatch, members) = &mut self.running[at];
-        let (task, member) = (dispatch.task, members.swap_remove(dice.roll(members.len())));
+        let (task, member) = (dispatch.task, members.swap_remove(rng.below(members.len())));
         if members.is_empty() {
             self.running.swap_remove(at);
         }
@@ -116,33 +107,33 @@ impl Booking {
     }
 }
 
-fn random_spec(dice: &mut Dice, ids: &[TaskId]) -> Spec {
-    let mut spec = Spec::new(match dice.roll(4) {
-        0 => Place::On(Executor(dice.roll(EXECUTORS as usize) as u32)),
+fn random_spec(rng: &mut Rng, ids: &[TaskId]) -> Spec {
+    let mut spec = Spec::new(match rng.below(4) {
+        0 => Place::On(Executor(rng.below(EXECUTORS as usize) as u32)),
         1 => {
-            let first = dice.roll(EXECUTORS as usize) as u32;
+            let first = rng.below(EXECUTORS as usize) as u32;
             Place::Group(
-                (0..=dice.roll(3) as u32)
+                (0..=rng.below(3) as u32)
                     .map(|i| Executor((first + i) % EXECUTORS))
                     .collect(),
             )
         }
         _ => Place::Any(Kind(0)),
     });
-    spec.priority = dice.roll(3) as i8;
-    for _ in 0..dice.roll(3) {
-        let (buffer, view) = (BufferId::new(dice.roll(2) as u64), dice.range());
-        spec = match dice.roll(3) {
+    spec.priority = rng.below(3) as i8;
+    for _ in 0..rng.below(3) {
+        let (buffer, view) = (BufferId::new(rng.below(2) as u64), random_range(rng));
+        spec = match rng.below(3) {
             0 => spec.input(buffer, view),
             1 => spec.output_existing(buffer, view),
             _ => spec.in_out(buffer, view),
         };
     }
-    if !ids.is_empty() && dice.roll(4) == 0 {
-        spec.after.push(ids[dice.roll(ids.len())]);
+    if !ids.is_empty() && rng.below(4) == 0 {
+        spec.after.push(ids[rng.below(ids.len())]);
     }
-    let (signal, operand) = (SignalId(dice.roll(2) as u64), dice.roll(6) as i32);
-    match dice.roll(8) {
+    let (signal, operand) = (SignalId(rng.below(2) as u64), rng.below(6) as i32);
+    match rng.below(8) {
         0 => spec.when(signal, Compare::Ge, operand),
         1 => spec.until(signal, Compare::Ge, operand),
         _ => spec,
@@ -154,7 +145,7 @@ proptest! {
 
     #[test]
     fn whatever_happens_every_run_can_be_ended_and_the_next_is_clean(seed: u64, calm: bool) {
-        let mut dice = Dice(seed);
+        let mut rng = Rng(seed);
         let config = Config::new().slots(24).arena(ARENA_BYTES).executors_of_depth(Kind(0), EXECUTORS, DEPTH);
         let mut engine = Engine::<u32>::new(&config).unwrap();
         let graph = graph();
@@ -164,9 +155,9 @@ proptest! {
         for run in 0..3 {
             let mut ids: Vec<TaskId> = Vec::new();
             for step in 0..120 {
-                match dice.roll(if calm { 11 } else { 14 }) {
+                match rng.below(if calm { 11 } else { 14 }) {
                     0..4 => {
-                        let spec = random_spec(&mut dice, &ids);
+                        let spec = random_spec(&mut rng, &ids);
                         match engine.submit(&spec, step) {
                             Ok(outcome) => ids.extend(outcome.accepted()),
                             Err(error) => {
@@ -176,21 +167,21 @@ proptest! {
                         }
                     }
                     4..6 => if let Some(dispatch) = engine.ready() { booking.start(&engine, dispatch)? },
-                    6..9 => if let Some((task, member)) = booking.pick(&mut dice) { engine.complete(task, member).unwrap(); },
+                    6..9 => if let Some((task, member)) = booking.pick(&mut rng) { engine.complete(task, member).unwrap(); },
                     9 => {
-                        let which = dice.roll(2);
+                        let which = rng.below(2);
                         signals[which] += 1;
                         engine.signal_changed(SignalId(which as u64), signals[which]);
                     }
                     10 => {
                         let with = Bindings {
-                            parameters: vec![BufferId::new(dice.roll(2) as u64).into()],
+                            parameters: vec![BufferId::new(rng.below(2) as u64).into()],
                             after: ids.last().copied().into_iter().collect(),
                         };
                         if let Ok(Outcome::Accepted(task)) = engine.replay(&graph, &with) { ids.push(task) }
                     }
-                    11 => if let Some((task, member)) = booking.pick(&mut dice) { engine.fail(task, member, "broke".into()).unwrap(); },
-                    12 => if !ids.is_empty() { let _ = engine.cancel(ids[dice.roll(ids.len())], "cancelled".into()); },
+                    11 => if let Some((task, member)) = booking.pick(&mut rng) { engine.fail(task, member, "broke".into()).unwrap(); },
+                    12 => if !ids.is_empty() { let _ = engine.cancel(ids[rng.below(ids.len())], "cancelled".into()); },
                     _ => {
                         let lost = Executor(run);
                         if engine.lose(lost, "lost".into()).is_ok() { booking.lose(lost) }
@@ -199,7 +190,7 @@ proptest! {
                 prop_assert!(engine.live() <= 24);
                 prop_assert_eq!(engine.running() as usize, booking.running.len());
             }
-            if dice.roll(2) == 0 {
+            if rng.below(2) == 0 {
                 engine.cancel_all("enough".into());
             }
             // Everything that can happen, happens.
@@ -212,7 +203,7 @@ proptest! {
                     *value += 1;
                     engine.signal_changed(SignalId(signal), *value);
                 }
-                match booking.pick(&mut dice) {
+                match booking.pick(&mut rng) {
                     Some((task, member)) => { engine.complete(task, member).unwrap(); }
                     None if engine.live() == 0 => break,
                     None => prop_assert!(round < 1000, "stuck: {:?}", engine.stall()),
@@ -229,7 +220,7 @@ proptest! {
     /// Tensors in a small ring, against tensors that each have memory of their own.
     #[test]
     fn intermediates_in_a_ring_hold_what_they_would_in_memory_of_their_own(seed: u64) {
-        let mut dice = Dice(seed);
+        let mut rng = Rng(seed);
         let config = Config::new().slots(8).arena(ARENA_BYTES).executors(Kind(0), 3);
         let mut engine = Engine::<(u32, BufferId, BufferId)>::new(&config).unwrap();
         let mut memory = vec![0u32; ARENA_BYTES as usize];
@@ -242,10 +233,10 @@ proptest! {
         while step < 200 || engine.live() > 0 {
             step += 1;
             prop_assert!(step < 5000, "{:?}", engine.stall());
-            match dice.roll(if step < 200 { 8 } else { 4 }) {
+            match rng.below(if step < 200 { 8 } else { 4 }) {
                 0 => running.extend(engine.ready()),
                 1..4 if !running.is_empty() => {
-                    let dispatch = running.swap_remove(dice.roll(running.len()));
+                    let dispatch = running.swap_remove(rng.below(running.len()));
                     let (number, from, to) = *engine.payload(dispatch.task).unwrap();
                     let (from, to) = (engine.placement(from).unwrap(), engine.placement(to).unwrap());
                     let range = |at: u64, bytes: u64| at as usize..(at + bytes) as usize;
@@ -263,12 +254,12 @@ proptest! {
                     scopes.pop();
                 }
                 _ => {
-                    let bytes = 1 + dice.roll(200) as u64;
+                    let bytes = 1 + rng.below(200) as u64;
                     let Ok(Outcome::Accepted(to)) = engine.allocate(Arena(0), bytes) else { continue };
                     scopes.last_mut().unwrap().push(to);
                     own.insert(to, vec![0; bytes as usize]);
                     let alive: Vec<BufferId> = scopes.iter().flatten().copied().collect();
-                    let from = alive[dice.roll(alive.len())];
+                    let from = alive[rng.below(alive.len())];
                     let whole = |engine: &Engine<_>, buffer| View::range(0..engine.placement(buffer).unwrap().bytes);
                     let number = expected.len() as u32;
                     let spec = Spec::new(Place::Any(Kind(0)))

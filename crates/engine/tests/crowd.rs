@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 use ringwork_engine::{Access, AccessKind, BufferId, Config, Dispatch, Engine, Kind, Place, Spec, View};
+use ringwork_testkit::Rng;
 
 const TASKS: usize = 300;
 
@@ -34,7 +35,7 @@ fn task() -> impl Strategy<Value = Vec<Access>> {
 }
 
 fn cases() -> ProptestConfig {
-    let long = std::env::var_os("RINGWORK_LONG").is_some();
+    let long = ringwork_testkit::long();
     let config = ProptestConfig::with_cases(if long { 5_000 } else { 32 });
     ProptestConfig {
         max_shrink_iters: 50,
@@ -76,7 +77,7 @@ proptest! {
             }
         }
         let (mut started, mut done, mut running) = (Set::default(), Set::default(), Vec::<Dispatch>::new());
-        let mut dice = seed;
+        let mut rng = Rng(seed);
         while engine.live() > 0 {
             while let Some(dispatch) = engine.ready() {
                 let index = *engine.payload(dispatch.task).unwrap();
@@ -87,8 +88,7 @@ proptest! {
                 let may = before.iter().zip(done).all(|(before, done)| before & !done == 0);
                 prop_assert_eq!(started[index / 64] >> (index % 64) & 1 == 1, may, "task {}", index);
             }
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let dispatch = running.swap_remove((dice >> 33) as usize % running.len());
+            let dispatch = running.swap_remove(rng.below(running.len()));
             let index = *engine.payload(dispatch.task).unwrap();
             done[index / 64] |= 1 << (index % 64);
             engine.complete(dispatch.task, dispatch.executor).unwrap();

@@ -9,6 +9,7 @@ use ringwork_engine::{
     AccessKind, Bindings, BufferId, Capture, Config, Dispatch, Engine, Executor, Kind, Outcome, Place, Spec,
     TaskId, View,
 };
+use ringwork_testkit::Rng;
 use std::sync::Arc;
 
 const BUFFERS: usize = 3;
@@ -57,7 +58,7 @@ fn program() -> impl Strategy<Value = Program> {
 }
 
 fn cases() -> ProptestConfig {
-    let long = std::env::var_os("RINGWORK_LONG").is_some();
+    let long = ringwork_testkit::long();
     ProptestConfig::with_cases(if long { 100_000 } else { 1_500 })
 }
 
@@ -135,18 +136,6 @@ fn engine() -> Engine<usize> {
     Engine::new(&Config::new().slots(64).executors(Kind(7), 4)).unwrap()
 }
 
-/// Numbers that look random.
-struct Dice(u64);
-impl Dice {
-    fn roll(&mut self, below: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % below
-    }
-}
-
 /// Completes all members of a task, and says what it was.
 fn finish(engine: &mut Engine<usize>, dispatch: Dispatch) -> usize {
     let index = *engine.payload(dispatch.task).unwrap();
@@ -161,7 +150,7 @@ proptest! {
 
     #[test]
     fn any_order_of_completion_gives_the_result_of_running_in_order(program in program(), seed: u64) {
-        let mut dice = Dice(seed);
+        let mut rng = Rng(seed);
         let (mut expected, mut memory) = (new_memory(), new_memory());
         for index in 0..program.tasks.len() {
             program.run(index, &mut expected);
@@ -171,7 +160,7 @@ proptest! {
         loop {
             // Submitting, starting and finishing in any mixture. Effects happen when a task finishes, and
             // again: at any moment between, another running task must not notice.
-            match dice.roll(3) {
+            match rng.below(3) {
                 0 if ids.len() < program.tasks.len() => {
                     let index = ids.len();
                     let spec = program.spec(index, |which| BufferId::new(which as u64), &ids);
@@ -180,7 +169,7 @@ proptest! {
                 }
                 1 => running.extend(engine.ready()),
                 _ if !running.is_empty() => {
-                    let dispatch = running.swap_remove(dice.roll(running.len()));
+                    let dispatch = running.swap_remove(rng.below(running.len()));
                     program.run(finish(&mut engine, dispatch), &mut memory);
                 }
                 _ if ids.len() == program.tasks.len() && engine.live() == 0 => break,
@@ -229,10 +218,10 @@ proptest! {
     #[test]
     fn the_same_calls_give_the_same_answers(program in program(), seed: u64) {
         let trace = || {
-            let mut dice = Dice(seed);
+            let mut rng = Rng(seed);
             let (mut engine, mut running, mut ids, mut trace) = (engine(), Vec::new(), Vec::new(), Vec::new());
             while ids.len() < program.tasks.len() || engine.live() > 0 {
-                if ids.len() < program.tasks.len() && dice.roll(2) == 0 {
+                if ids.len() < program.tasks.len() && rng.below(2) == 0 {
                     let spec = program.spec(ids.len(), |which| BufferId::new(which as u64), &ids);
                     ids.push(engine.submit(&spec, ids.len()).unwrap().accepted().unwrap());
                 }
@@ -241,7 +230,7 @@ proptest! {
                     running.push(dispatch);
                 }
                 if !running.is_empty() {
-                    let dispatch = running.swap_remove(dice.roll(running.len()));
+                    let dispatch = running.swap_remove(rng.below(running.len()));
                     finish(&mut engine, dispatch);
                 }
             }
@@ -262,16 +251,16 @@ proptest! {
         }
         let victim = victim.index(program.tasks.len());
         let mut done = vec![false; program.tasks.len()];
-        let (mut dice, mut running, mut memory) = (Dice(seed), Vec::new(), new_memory());
+        let (mut rng, mut running, mut memory) = (Rng(seed), Vec::new(), new_memory());
         loop {
             running.extend(engine.ready());
             if running.is_empty() {
                 break;
             }
-            if dice.roll(3) == 0 {
+            if rng.below(3) == 0 {
                 continue;
             }
-            let dispatch = running.swap_remove(dice.roll(running.len()));
+            let dispatch = running.swap_remove(rng.below(running.len()));
             let index = *engine.payload(dispatch.task).unwrap();
             if index == victim {
                 for executor in engine.members(dispatch.task).to_vec() {
@@ -334,7 +323,7 @@ fn check_against_closure(
     seed: u64,
 ) -> Result<(), TestCaseError> {
     let closure = program.closure();
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     let (mut running, mut started, mut done) = (Vec::new(), 0u64, 0u64);
     while engine.live() > 0 {
         while let Some(dispatch) = engine.ready() {
@@ -352,7 +341,7 @@ fn check_against_closure(
                 before
             );
         }
-        let dispatch = running.swap_remove(dice.roll(running.len()));
+        let dispatch = running.swap_remove(rng.below(running.len()));
         done |= 1 << finish(engine, dispatch);
     }
     Ok(())

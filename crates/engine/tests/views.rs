@@ -21,7 +21,7 @@ fn view() -> impl Strategy<Value = View> {
 }
 
 fn cases(short: u32) -> ProptestConfig {
-    let long = std::env::var_os("RINGWORK_LONG").is_some();
+    let long = ringwork_testkit::long();
     ProptestConfig::with_cases(if long { 100 * short } else { short })
 }
 

@@ -12,17 +12,32 @@
 //! - [`kernel`] and [`orchestration`]: the attributes that make a function submittable.
 //! - [`registry`]: the kernels of a program, found at link time.
 //! - [`native`]: shared memory, signals and processes of one host.
-//! - [`sim`]: described machines, and what runs on them, in virtual time.
 //! - [`layout`]: what lies where in the windows of a domain.
-//! - [`collectives`]: all-reduce and its relatives, as functions over a core, and the catalogue of them.
-//! - [`kernels`]: the collectives as kernels to submit.
-//! - [`communicator`]: the collectives for programs in which every rank runs the same code.
+//! - [`timeline`]: what ran where and when, as a page or for Perfetto.
 //! - [`runtime`]: the node, its domains, its tensors, its runs.
+#![cfg_attr(
+    feature = "sim",
+    doc = "- [`sim`]: described machines, and what runs on them, in virtual time."
+)]
+#![cfg_attr(
+    feature = "collectives",
+    doc = "- [`collectives`]: all-reduce and its relatives, as functions over a core, and their catalogue.
+- [`kernels`]: the collectives as kernels to submit.
+- [`communicator`]: the collectives for programs in which every rank runs the same code."
+)]
+//!
+//! # Features
+//! Both are on by default and can be left out (`default-features = false`) to build in less time:
+//! - `sim`: simulated machines, with the parser of their descriptions.
+//! - `collectives`: the collectives and the communicator.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "collectives")]
 pub use ringwork_collectives as collectives;
+#[cfg(feature = "collectives")]
 pub use ringwork_communicator as communicator;
 pub use ringwork_isa as isa;
+#[cfg(feature = "collectives")]
 pub use ringwork_kernels as kernels;
 pub use ringwork_layout as layout;
 pub use ringwork_macros::{kernel, orchestration};
@@ -30,7 +45,9 @@ pub use ringwork_native as native;
 pub use ringwork_registry as registry;
 pub use ringwork_runtime as runtime;
 pub use ringwork_runtime::{Error, Result};
+#[cfg(feature = "sim")]
 pub use ringwork_sim as sim;
+pub use ringwork_timeline as timeline;
 
 #[doc(hidden)]
 pub use ringwork_native::__kernel;

@@ -8,12 +8,12 @@ extern crate ringwork_native as ringwork;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use ringwork_testkit::Latencies;
+use ringwork_testkit::Rng;
+use ringwork_testkit::process::open_files;
 use std::process::ExitCode;
 use std::time::Duration;
 use support::bring_up;
-use support::latencies::Latencies;
-use support::process::open_files;
-use support::rng::Rng;
 use support::roles::{self, Moment};
 use support::storm::{Victims, assert_clean};
 
@@ -52,9 +52,9 @@ fn kill_chips(chips: usize, kills: usize, rng: &mut Rng) -> Latencies {
     let (files, mut latencies) = (open_files(), Latencies::default());
     // Idle ones take the places of the dead, unless every chip has a core of its own.
     let spare = if chips > 2 { chips } else { 0 };
-    while latencies.len() < kills {
+    while latencies.count() < kills {
         let mut victims = Victims::launch(chips + spare);
-        while victims.alive() >= chips && latencies.len() < kills {
+        while victims.alive() >= chips && latencies.count() < kills {
             if let Some(latency) = victims.kill_one(chips, rng) {
                 latencies.push(latency);
             }
@@ -68,7 +68,7 @@ fn kill_chips(chips: usize, kills: usize, rng: &mut Rng) -> Latencies {
 fn kill_in_bring_up(kills: usize) -> Latencies {
     let (files, steps, mut latencies) = (open_files(), bring_up::steps(), Latencies::default());
     for (device, step) in steps.iter().cycle() {
-        if latencies.len() >= kills {
+        if latencies.count() >= kills {
             break;
         }
         // One that was ready before the signal came did not die in bring-up.

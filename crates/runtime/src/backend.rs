@@ -6,6 +6,7 @@
 //! `ringwork-native` a platform needs the [`Interrupter`] only.
 
 pub(crate) mod native;
+#[cfg(feature = "sim")]
 pub(crate) mod sim;
 
 use crate::config::NodeBuilder;
@@ -18,8 +19,7 @@ use ringwork_isa::{Rank, Segment, Signal, Site, Task};
 pub(crate) use ringwork_layout::Layout;
 pub use ringwork_native::Interrupter;
 use ringwork_registry::UnknownKernel;
-use ringwork_sim::timeline::Timeline;
-use sim::SimBackend;
+use ringwork_timeline::Timeline;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -66,6 +66,10 @@ impl Members {
 pub(crate) enum Event {
     /// A task ended. `task` is the number that it was submitted with.
     Ran {
+        #[cfg_attr(
+            not(feature = "sim"),
+            expect(dead_code, reason = "only the simulator reads it")
+        )]
         chip: usize,
         task: u64,
         outcome: std::result::Result<(), Failure>,
@@ -120,11 +124,16 @@ pub(crate) struct LastSeen {
 pub(crate) fn launch(
     builder: &mut NodeBuilder,
     plans: &[DomainPlan],
+    #[cfg_attr(
+        not(feature = "sim"),
+        expect(unused_variables, reason = "a chip process knows its own")
+    )]
     own: Segment,
 ) -> Result<Box<dyn Backend>> {
     Ok(match builder.platform.clone() {
         Platform::Native => Box::new(NativeBackend::launch(builder, plans)?),
-        Platform::Sim(simulation) => Box::new(SimBackend::launch(&simulation, builder, plans, own)?),
+        #[cfg(feature = "sim")]
+        Platform::Sim(simulation) => Box::new(sim::SimBackend::launch(&simulation, builder, plans, own)?),
     })
 }
 

@@ -187,6 +187,7 @@ impl NodeBuilder {
                 return Err(Error::config("devices", why));
             }
         }
+        #[cfg(feature = "sim")]
         if let Platform::Sim(simulation) = &self.platform {
             let (ranks, name) = (simulation.topology.ranks(), &simulation.topology.name);
             if let Some(device) = self.devices.iter().find(|device| device.0 >= ranks) {

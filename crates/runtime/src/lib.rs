@@ -2,7 +2,7 @@
 //!
 //! This layer decides what runs where, in which order, and what happens when something fails. The order is worked
 //! out by [`engine`]; how a chip runs is up to a backend, which is processes ([`ringwork_native`]) or a simulation
-//! ([`ringwork_sim`]). It never contains unsafe code, a system call, an instruction or an algorithm.
+//! (`ringwork_sim`, with the feature `sim`). It never contains unsafe code, a system call, an instruction or an algorithm.
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -41,7 +41,9 @@ pub use intermediate::Intermediate;
 pub use kernel_port::{KernelPort, Message, Response, Slot};
 pub use node::Node;
 pub use orchestrator::Orchestrator;
-pub use platform::{Clock, Platform, Simulated, Simulation};
+#[cfg(feature = "sim")]
+pub use platform::Simulation;
+pub use platform::{Clock, Platform, Simulated};
 pub use pod::{Pod, PodDomain, PodOrchestrator, PodTensor, Worker};
 pub use ringwork_engine as engine;
 pub use ringwork_engine::TaskId;

@@ -5,8 +5,10 @@ use crate::error::Result;
 use crate::node::Shared;
 use crate::timeline::{self, Part};
 use ringwork_isa::{MAX_RANKS, Segment};
+#[cfg(feature = "sim")]
 use ringwork_sim::Topology;
-use ringwork_sim::timeline::{Load, Timeline};
+use ringwork_timeline::{Load, Timeline};
+#[cfg(feature = "sim")]
 use std::sync::Arc;
 
 /// What the chips of a node are.
@@ -17,6 +19,7 @@ pub enum Platform {
     #[default]
     Native,
     /// A described machine; data and time are computed in the same run.
+    #[cfg(feature = "sim")]
     Sim(Simulation),
 }
 
@@ -26,6 +29,7 @@ impl Platform {
     pub fn max_ranks(&self) -> u32 {
         match self {
             Platform::Native => MAX_RANKS,
+            #[cfg(feature = "sim")]
             Platform::Sim(simulation) => simulation.topology.ranks(),
         }
     }
@@ -40,6 +44,7 @@ impl Platform {
     ) -> Result<Layout> {
         Ok(match self {
             Platform::Native => Layout::windows(segment, ranks, signals, data_bytes)?,
+            #[cfg(feature = "sim")]
             Platform::Sim(_) => Layout::described(segment, ranks, signals, data_bytes)?,
         })
     }
@@ -55,12 +60,14 @@ impl Platform {
 /// let node = Node::builder().devices(0..4).platform(Platform::Sim(ring)).launch().unwrap();
 /// assert_eq!(node.clock().simulated().unwrap().now_ps, 0);
 /// ```
+#[cfg(feature = "sim")]
 #[derive(Clone, Debug)]
 pub struct Simulation {
     pub(crate) topology: Arc<Topology>,
     pub(crate) trace: bool,
 }
 
+#[cfg(feature = "sim")]
 impl Simulation {
     /// On this machine.
     #[must_use]
@@ -109,7 +116,7 @@ impl Clock {
 
     /// What ran where and when so far, as far back as it is remembered; `None` if it is not recorded. Chips that are
     /// processes always record, and what they did can be asked for after the node was closed; a simulated machine
-    /// records if it was [asked to](Simulation::trace) and until its node is closed.
+    /// records if it was asked to (`Simulation::trace`) and until its node is closed.
     #[must_use]
     pub fn timeline(&self) -> Option<Timeline> {
         Clock::timeline_of(std::slice::from_ref(self))

@@ -13,14 +13,14 @@ use ringwork_macros::{kernel, orchestration};
 use ringwork_runtime::{
     Captured, Cause, ChipOrchestrator, CoreKind, Device, DomainSpec, Error, Node, Orchestrator, Tensor,
 };
+use ringwork_testkit::Rng;
+use ringwork_testkit::harness::{self, Test};
+use ringwork_testkit::process::{Process, open_files};
 use rustix::process::Signal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use support::harness::{self, Test};
-use support::process::{Process, open_files};
-use support::rng::Rng;
 use support::roles;
 use support::storm::assert_clean;
 

@@ -14,12 +14,12 @@ use ringwork_macros::{kernel, orchestration};
 use ringwork_runtime::{
     ChipOrchestrator, CoreKind, Device, DomainSpec, Error, Level, Node, NodeBuilder, Pod, Worker,
 };
+use ringwork_testkit::Rng;
+use ringwork_testkit::harness::{self, Test};
+use ringwork_testkit::process::{Process, children};
 use rustix::process::Signal;
 use std::process::ExitCode;
 use std::time::Duration;
-use support::harness::{self, Test};
-use support::process::{Process, children};
-use support::rng::Rng;
 use support::roles::{self, Moment};
 
 fn main() -> ExitCode {

@@ -3,41 +3,18 @@
 
 extern crate ringwork_native as ringwork;
 
-use ringwork_isa::{
-    Barrier, Core, Element, Error as KernelError, In, InOut, Level, Out, Result, Shared, TileOps,
-};
+#[path = "support/kernels.rs"]
+mod kernels;
+
+use kernels::{increment, meet_or_fail, shift};
+use ringwork_isa::{Core, In, Level, Out, Result};
 use ringwork_macros::kernel;
 use ringwork_runtime::{Device, DomainSpec, Error, Node, NodeBuilder, Program, Rank};
 use std::time::Duration;
 
-/// x = x + 1 on this chip's own memory.
-#[kernel]
-async fn increment<C: Core>(core: &C, x: InOut<i32>) -> Result<()> {
-    let one = core.load(x).await?;
-    let ones = ringwork_isa::Tile::new(vec![1; one.len()]);
-    core.store(x, &core.add(&one, &ones).await?).await
-}
-
-/// y = the neighbour's slot, through the window.
-#[kernel]
-async fn shift<C: Core, T: Element>(core: &C, y: Out<T>, slot: Shared<T>, meet: Barrier) -> Result<()> {
-    meet.arrive_and_wait(core).await?;
-    let next = Rank((slot.me().0 + 1) % slot.ranks());
-    core.copy(y, slot.on(next)?).await?;
-    meet.arrive_and_wait(core).await
-}
-
 #[kernel]
 async fn copy<C: Core>(core: &C, x: In<i32>, y: Out<i32>) -> Result<()> {
     core.copy(y, x).await
-}
-
-#[kernel]
-async fn meet_or_fail<C: Core>(core: &C, meet: Barrier, bad: u32) -> Result<()> {
-    if meet.rank().0 == bad {
-        return Err(KernelError::failed("this rank has had enough"));
-    }
-    meet.arrive_and_wait(core).await
 }
 
 #[kernel]

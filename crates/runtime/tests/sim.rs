@@ -3,9 +3,12 @@
 
 extern crate ringwork_native as ringwork;
 
+#[path = "support/kernels.rs"]
+mod kernels;
+
+use kernels::{increment, meet_or_fail, shift};
 use ringwork_isa::{
-    Barrier, Compare, Core, Element, Error as KernelError, ErrorKind, Float, In, InOut, Notify, Out, Result,
-    Shared, Signals, TileOps, bf16,
+    Barrier, Compare, Core, ErrorKind, Float, In, Notify, Out, Result, Shared, Signals, TileOps, bf16,
 };
 use ringwork_macros::kernel;
 use ringwork_runtime::{Cause, Device, DomainSpec, Error, Failure, Node, Platform, Rank, Simulation};
@@ -13,36 +16,12 @@ use ringwork_sim::Topology;
 use ringwork_sim::timeline::Kind;
 use std::time::Duration;
 
-#[kernel]
-async fn increment<C: Core>(core: &C, x: InOut<i32>) -> Result<()> {
-    let one = core.load(x).await?;
-    let ones = ringwork_isa::Tile::new(vec![1; one.len()]);
-    core.store(x, &core.add(&one, &ones).await?).await
-}
-
 /// y = factor * sqrt(x): floats in, another type of floats out.
 #[kernel]
 async fn root<C: Core, T: Float, U: Float>(core: &C, x: In<T>, y: Out<U>, factor: f32) -> Result<()> {
     let root = core.sqrt(&core.load(x).await?).await?;
     let root = core.cast::<T, U>(&root).await?;
     core.store(y, &core.scale(&root, factor.into(), 0.0).await?).await
-}
-
-/// y = the neighbour's slot, through the window.
-#[kernel]
-async fn shift<C: Core, T: Element>(core: &C, y: Out<T>, slot: Shared<T>, meet: Barrier) -> Result<()> {
-    meet.arrive_and_wait(core).await?;
-    let next = Rank((slot.me().0 + 1) % slot.ranks());
-    core.copy(y, slot.on(next)?).await?;
-    meet.arrive_and_wait(core).await
-}
-
-#[kernel]
-async fn meet_or_fail<C: Core>(core: &C, meet: Barrier, bad: u32) -> Result<()> {
-    if meet.rank().0 == bad {
-        return Err(KernelError::failed("this rank has had enough"));
-    }
-    meet.arrive_and_wait(core).await
 }
 
 #[kernel]

@@ -9,8 +9,6 @@ mod picture;
 mod queue;
 mod show;
 mod time;
-pub mod timeline;
-mod timeline_write;
 mod topology;
 
 pub use bound::{BelowBound, Bound, lower_bound};
@@ -21,6 +19,8 @@ pub use net::{
     Switching,
 };
 pub use queue::EventQueue;
-pub use time::{PS_PER_SECOND, Ps, Rate, ShowPs};
+pub use ringwork_timeline as timeline;
+pub use ringwork_timeline::ShowPs;
+pub use time::{PS_PER_SECOND, Ps, Rate};
 pub use topology::yaml;
 pub use topology::{Chip, Dma, Memory, PRESETS, Problem, Queues, Topology, TopologyError, Unit, preset_yaml};

@@ -1,10 +1,10 @@
 //! A resolved machine as a picture: places where they are in their level, links by how much they carry.
 
+use crate::ShowPs;
 use crate::net::{Attach, Shape};
-use crate::time::ShowPs;
-use crate::timeline_write::escape;
 use crate::topology::Topology;
 use layout::{Drawing, Point, coordinates, layout, positions};
+use ringwork_timeline::escape;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
 //! A resolved machine as text: what a person wants to check before believing a prediction.
 
+use crate::ShowPs;
 use crate::net::{Attach, Switching};
-use crate::time::{Scaled, ShowPs};
+use crate::time::Scaled;
 use crate::topology::{Topology, Unit};
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,5 +1,6 @@
 //! Time in whole picoseconds, and rates that turn bytes into it.
 
+use ringwork_timeline::trimmed;
 use std::fmt;
 
 /// Picoseconds since the machine was started. 2^64 of them are 213 days.
@@ -98,30 +99,6 @@ impl fmt::Display for Scaled<'_> {
     }
 }
 
-/// At most three decimals, none that are zero.
-pub(crate) fn trimmed(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// A duration for people: `1.25 us`.
-#[derive(Clone, Copy, Debug)]
-pub struct ShowPs(pub Ps);
-
-impl fmt::Display for ShowPs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ps = self.0 as f64;
-        let (divisor, unit) = match self.0 {
-            0..1_000 => (1.0, "ps"),
-            1_000..1_000_000 => (1e3, "ns"),
-            1_000_000..1_000_000_000 => (1e6, "us"),
-            1_000_000_000..PS_PER_SECOND => (1e9, "ms"),
-            _ => (1e12, "s"),
-        };
-        write!(f, "{} {unit}", trimmed(ps / divisor))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,9 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_short_numbers() {
-        assert_eq!(ShowPs(1_250_000).to_string(), "1.25 us");
+    fn people_read_short_rates() {
         assert_eq!(Rate::per_second(450_000_000_000).unwrap().to_string(), "450 GB/s");
-        assert_eq!(ShowPs(0).to_string(), "0 ps");
     }
 }

@@ -7,7 +7,6 @@
 //! It is a tool, not a test: nothing here has an opinion about the numbers.
 
 mod build;
-mod error;
 mod install;
 mod job;
 mod launch;
@@ -27,7 +26,7 @@ mod table;
 
 pub(crate) use options::PeersArguments;
 
-use error::{Error, Result};
+use crate::error::{self, Error, Result};
 use library::Library;
 use measure::{Field, Runner, Who};
 use scratch::Scratch;

@@ -1,23 +1,14 @@
 //! Ctrl-C at any moment: exit code 130, and nothing is left.
 #![allow(
-    dead_code,
-    unreachable_pub,
     clippy::unwrap_used,
     clippy::print_stderr,
     clippy::print_stdout,
-    reason = "prints what it measured, with the harness of the runtime's fault tests, which use more of it"
+    reason = "prints what it measured"
 )]
 
-#[path = "../../../runtime/tests/support/harness.rs"]
-mod harness;
-#[path = "../../../runtime/tests/support/process.rs"]
-mod process;
-#[path = "../../../runtime/tests/support/rng.rs"]
-mod rng;
-
-use harness::Test;
-use process::{adopting_orphans, children_of, cpu_ticks, reap_all};
-use rng::Rng;
+use ringwork_testkit::Rng;
+use ringwork_testkit::harness::{self, Test};
+use ringwork_testkit::process::{adopting_orphans, children_of, cpu_ticks, reap_all};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};

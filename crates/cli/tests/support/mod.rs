@@ -1,8 +1,8 @@
 //! The real program, run as a user runs it.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
+pub(crate) use ringwork_testkit::{Folder, long};
 use serde_json::Value;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// What a run of `ringwork` left behind.
@@ -38,42 +38,6 @@ pub(crate) fn verified(arguments: &str) -> Value {
         assert_eq!(check["wrong"], Value::Null, "ringwork run {arguments}: {check}");
     }
     json
-}
-
-/// Whether the long form of the tests was asked for: `RINGWORK_LONG=1`.
-pub(crate) fn long() -> bool {
-    std::env::var_os("RINGWORK_LONG").is_some_and(|value| value != "0" && !value.is_empty())
-}
-
-/// A directory of this test's own, gone at the end.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ringwork-sim-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    pub(crate) fn path(&self, file: &str) -> String {
-        self.0.join(file).display().to_string()
-    }
-
-    pub(crate) fn write(&self, file: &str, text: &str) -> String {
-        let path = self.path(file);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    pub(crate) fn read(&self, file: &str) -> String {
-        std::fs::read_to_string(self.0.join(file)).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Runs a command that must succeed, and returns what it printed.

@@ -1,7 +1,6 @@
 //! Collective calls as values: placed in a world, run on every rank, compared with the reference.
 
 use super::reference::{expected, messy, tame};
-use super::rng::Rng;
 use super::schedule::Schedule;
 use super::world::World;
 use ringwork_collectives::window::{self, Spread};
@@ -13,6 +12,7 @@ use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{
     Dtype, Element, In, MAX_RANKS, Out, Rank, ReduceOp, Region, Result, Shared, Span, part_range, with_dtype,
 };
+use ringwork_testkit::Rng;
 use std::rc::Rc;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,12 +16,11 @@ pub mod calls;
 pub mod engine;
 pub mod race;
 pub mod reference;
-pub mod rng;
 pub mod schedule;
 pub mod world;
 
 pub use calls::{Call, Op};
 pub use engine::Failure;
-pub use rng::Rng;
+pub use ringwork_testkit::Rng;
 pub use schedule::Schedule;
 pub use world::World;

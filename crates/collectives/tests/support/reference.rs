@@ -1,12 +1,12 @@
 //! What every collective must produce, computed the plain way, and inputs that make mistakes show.
 
 use super::calls::{Call, Op};
-use super::rng::Rng;
 use ringwork_isa::{Dtype, Element, ReduceOp, bf16, f16, part_range};
+use ringwork_testkit::Rng;
 
 /// An input for which rounding and order show.
 pub fn messy<T: Element>(rng: &mut Rng, op: ReduceOp) -> T {
-    let bits = rng.next();
+    let bits = rng.next_u64();
     let value = match op {
         // No zeros and little overflow, so that no NaN appears.
         ReduceOp::Prod => [0.5, 0.75, 1.0, 1.25, 1.5, -1.0, -0.8, 1.1][(bits % 8) as usize],
@@ -23,7 +23,7 @@ pub fn messy<T: Element>(rng: &mut Rng, op: ReduceOp) -> T {
 
 /// An input whose reductions are exact in any order, for algorithms that do not promise one.
 pub fn tame<T: Element>(rng: &mut Rng, op: ReduceOp, rank: usize) -> T {
-    let bits = rng.next();
+    let bits = rng.next_u64();
     match op {
         ReduceOp::Prod if rank % 8 == 3 => T::from_i64([1, 2, -1][(bits % 3) as usize]),
         ReduceOp::Prod => T::from_i64(1),

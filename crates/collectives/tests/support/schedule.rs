@@ -1,6 +1,6 @@
 //! Who takes the next step.
 
-use super::rng::Rng;
+use ringwork_testkit::Rng;
 
 /// A way to choose among the ranks that can move.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! Random programs of mixed operations on several overlapping communicators: the same on every rank.
 
-use super::spmd::{Rng, all_well, done, ends, here, long, rank, start};
+use super::spmd::{Rng, all_well, done, ends, here, rank, start};
 use super::values::{assert_bits, reduced, value, values};
 use ringwork_communicator::{Communicator, Pending};
 use ringwork_isa::{Dtype, Element, ReduceOp, with_dtype};
@@ -78,7 +78,7 @@ fn program(world: &Communicator, seed: u64, steps: usize) {
     let mut rng = Rng(seed);
     for _ in 0..steps {
         let (which, dtype) = (rng.below(comms.len() + 1), Dtype::ALL[rng.below(8)]);
-        let mut draws = Rng(rng.next());
+        let mut draws = Rng(rng.next_u64());
         let comm = if which == comms.len() {
             Some(world)
         } else {
@@ -112,10 +112,8 @@ fn random_programs_on_overlapping_communicators_give_the_right_bits() {
 }
 
 #[test]
-fn ten_minutes_at_random_when_asked_for() {
-    if !long() {
-        return;
-    }
+#[ignore = "takes ten minutes; `.ci/run long` runs it"]
+fn ten_minutes_at_random() {
     if rank().is_some() {
         let world = Communicator::from_env().unwrap();
         let (begun, mut seed) = (Instant::now(), 1000);

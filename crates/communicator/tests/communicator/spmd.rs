@@ -1,6 +1,7 @@
 //! Tests that are several processes: each starts this test program again, once for every rank.
 
 use ringwork_communicator::Communicator;
+pub(crate) use ringwork_testkit::{Rng, long};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,11 +14,6 @@ macro_rules! here {
     }};
 }
 pub(crate) use here;
-
-/// Whether the long form is asked for.
-pub(crate) fn long() -> bool {
-    std::env::var_os("RINGWORK_LONG").is_some()
-}
 
 /// The rank that this process is, if it is one.
 pub(crate) fn rank() -> Option<u32> {
@@ -47,7 +43,13 @@ pub(crate) fn start(test: &str, size: u32, variables: &[(&str, &str)]) -> Vec<Ch
     );
     let one = |rank: u32| {
         Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--nocapture", "--test-threads=1"])
+            .args([
+                test,
+                "--exact",
+                "--include-ignored",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env("RINGWORK_RANK", rank.to_string())
             .env("RINGWORK_SIZE", size.to_string())
             .env("RINGWORK_RENDEZVOUS", &job)
@@ -81,20 +83,4 @@ pub(crate) fn spmd(test: &str, size: u32, body: impl FnOnce(&mut Communicator)) 
 
 pub(crate) fn all_well(statuses: &[ExitStatus]) {
     assert!(statuses.iter().all(is_well), "{statuses:?}");
-}
-
-/// SplitMix64.
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
 }

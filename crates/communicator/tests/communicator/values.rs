@@ -5,7 +5,7 @@ use ringwork_isa::{Element, ReduceOp};
 
 /// Element `i` of rank `rank`, for reductions by `op`.
 pub(crate) fn value<T: Element>(op: ReduceOp, rank: u32, i: usize) -> T {
-    let bits = Rng(u64::from(rank) << 40 ^ i as u64).next();
+    let bits = Rng(u64::from(rank) << 40 ^ i as u64).next_u64();
     if op == ReduceOp::Prod {
         return T::from_i64((bits % 5) as i64 - 2);
     }

@@ -3,6 +3,7 @@
 use super::Isa;
 use proptest::prelude::*;
 use ringwork_isa::{Dtype, Element, ReduceOp, with_dtype};
+use ringwork_testkit::Rng;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 const CANARY: u8 = 0xA5;
@@ -50,36 +51,20 @@ impl Memory {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+/// The bits of one element: special, small, or anything.
+fn element(rng: &mut Rng, dtype: Dtype) -> u64 {
+    let special = specials(dtype);
+    match rng.below(8) {
+        0 | 1 => special[rng.below(special.len())],
+        2..=4 => with_dtype!(dtype, T => bits(T::from_i64(rng.below(41) as i64 - 20))),
+        _ => rng.next_u64(),
     }
+}
 
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound as u64).unwrap()
-    }
-
-    /// The bits of one element: special, small, or anything.
-    fn element(&mut self, dtype: Dtype) -> u64 {
-        let special = specials(dtype);
-        match self.below(8) {
-            0 | 1 => special[self.below(special.len())],
-            2..=4 => with_dtype!(dtype, T => bits(T::from_i64(self.below(41) as i64 - 20))),
-            _ => self.next(),
-        }
-    }
-
-    fn elements(&mut self, dtype: Dtype, count: usize) -> Vec<u8> {
-        (0..count)
-            .flat_map(|_| self.element(dtype).to_le_bytes().into_iter().take(dtype.bytes()))
-            .collect()
-    }
+fn elements(rng: &mut Rng, dtype: Dtype, count: usize) -> Vec<u8> {
+    (0..count)
+        .flat_map(|_| element(rng, dtype).to_le_bytes().into_iter().take(dtype.bytes()))
+        .collect()
 }
 
 /// Zeros, units, extremes; for floats also infinities, NaNs (quiet, signalling, signed), subnormals and ties.
@@ -164,12 +149,12 @@ fn levels() -> impl Iterator<Item = Isa> {
 /// Every dtype, operator and level on one shape; `alias` makes that source the destination.
 fn check_reduce(seed: u64, count: usize, sources: usize, alias: Option<usize>) {
     for dtype in Dtype::ALL {
-        let mut random = Random(seed);
-        let contents: Vec<_> = (0..sources).map(|_| random.elements(dtype, count)).collect();
+        let mut rng = Rng(seed);
+        let contents: Vec<_> = (0..sources).map(|_| elements(&mut rng, dtype, count)).collect();
         for op in ReduceOp::ALL {
             let wanted = with_dtype!(dtype, T => reference::<T>(op, &contents, count));
             for isa in levels() {
-                let mut place = || random.below(ALIGNED_BYTES / dtype.bytes()) * dtype.bytes();
+                let mut place = || rng.below(ALIGNED_BYTES / dtype.bytes()) * dtype.bytes();
                 let mut memories: Vec<_> = contents.iter().map(|c| Memory::holding(c, place())).collect();
                 let mut separate = Memory::new(count * dtype.bytes(), place());
                 let pointers: Vec<_> = memories.iter_mut().map(|m| m.ptr().cast_const()).collect();
@@ -225,7 +210,7 @@ proptest! {
     fn copies_are_exact_and_stay_inside(
         seed: u64, bytes in 0..=20 * longest(), from in 0..64usize, to in 0..64usize
     ) {
-        let contents = Random(seed).elements(Dtype::U8, bytes);
+        let contents = elements(&mut Rng(seed), Dtype::U8, bytes);
         let check = |way: &str, copy: &dyn Fn(*mut u8, *const u8)| {
             let mut src = Memory::holding(&contents, from);
             let mut dst = Memory::new(bytes, to);
@@ -250,9 +235,9 @@ proptest! {
     #[test]
     fn chunking_changes_no_bit(seed: u64, count in 0..=longest(), cut: prop::sample::Index, sources in 1usize..=5) {
         for dtype in Dtype::ALL {
-            let mut random = Random(seed);
+            let mut rng = Rng(seed);
             let mut memories: Vec<_> =
-                (0..sources).map(|_| Memory::holding(&random.elements(dtype, count), 0)).collect();
+                (0..sources).map(|_| Memory::holding(&elements(&mut rng, dtype, count), 0)).collect();
             let pointers: Vec<_> = memories.iter_mut().map(|m| m.ptr().cast_const()).collect();
             let cut = cut.index(count + 1);
             for (op, isa) in ReduceOp::ALL.into_iter().flat_map(|op| levels().map(move |isa| (op, isa))) {

@@ -21,7 +21,7 @@ use crate::domain::DomainPlan;
 use crate::error::{Error, Result};
 use crate::platform::{Simulated, Simulation};
 use ringwork_isa::{Device, Rank, Segment, Signal, Task};
-use ringwork_sim::timeline::Timeline;
+use ringwork_timeline::Timeline;
 use sim_thread::SimThread;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

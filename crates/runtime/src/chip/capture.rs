@@ -33,6 +33,7 @@ pub(super) enum Step {
 
 impl Step {
     /// What it takes of an arena.
+    #[cfg(feature = "sim")]
     pub(super) fn arena_bytes(&self) -> u64 {
         match self {
             Step::Allocate { bytes } => Arena::bytes_taken(*bytes),

@@ -33,6 +33,7 @@ pub(super) fn find(id: &KernelId) -> Option<&'static OrchestrationEntry> {
 }
 
 /// Whether this identity is an orchestration's.
+#[cfg(feature = "sim")]
 pub(crate) fn is_orchestration(id: &KernelId) -> bool {
     find(id).is_some()
 }

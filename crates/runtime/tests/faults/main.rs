@@ -17,15 +17,15 @@ use ringwork_collectives::Algorithm;
 use ringwork_isa::{Barrier, Compare, Core, Error as KernelError, ErrorKind, In, Result, Signals};
 use ringwork_macros::kernel;
 use ringwork_runtime::{Cause, Device, DomainSpec, Error, Failure, Node, Orchestrator, Program};
+use ringwork_testkit::Latencies;
+use ringwork_testkit::Rng;
+use ringwork_testkit::harness::{self, Test};
+use ringwork_testkit::process::{Process, children, cpu_ticks, is_stopped, open_files};
 use rustix::fs::inotify::{self, WatchFlags};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use support::bring_up;
-use support::harness::{self, Test};
-use support::latencies::Latencies;
-use support::process::{Process, children, cpu_ticks, is_stopped, open_files};
-use support::rng::Rng;
 use support::roles::{self, Moment};
 use support::storm::{Victims, assert_clean};
 use support::team::{Reducers, spec};
@@ -153,7 +153,7 @@ fn process(node: &Node, device: Device) -> Process {
 
 fn storm(rng: &mut Rng) {
     let (files, mut latencies) = (open_files(), Latencies::default());
-    while latencies.len() < 300 {
+    while latencies.count() < 300 {
         let chips = 2 + rng.below(7);
         let mut victims = Victims::launch(chips + rng.below(4));
         while victims.alive() >= chips {

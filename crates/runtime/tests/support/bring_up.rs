@@ -1,8 +1,8 @@
 //! Kills while chips come up.
 
-use super::process::Process;
 use super::team::spec;
 use ringwork_runtime::{Device, Node, NodeBuilder};
+use ringwork_testkit::process::Process;
 use rustix::process::Signal;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -9,10 +9,6 @@
 )]
 
 pub mod bring_up;
-pub mod harness;
-pub mod latencies;
-pub mod process;
-pub mod rng;
 pub mod roles;
 pub mod storm;
 pub mod team;

@@ -1,9 +1,9 @@
 //! Parent processes to be killed: this program, started again to play a host.
 
-use super::process::{adopting_orphans, reap_all};
-use super::rng::Rng;
 use super::team::Reducers;
 use ringwork_runtime::{Device, Node};
+use ringwork_testkit::Rng;
+use ringwork_testkit::process::{adopting_orphans, reap_all};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};

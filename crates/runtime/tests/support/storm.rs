@@ -1,10 +1,10 @@
 //! Kills at random moments, and what everybody must then say.
 
-use super::process::{Process, children, open_files};
-use super::rng::Rng;
 use super::team::Reducers;
 use ringwork_isa::ErrorKind;
 use ringwork_runtime::{Cause, Device, Error, Failure, Node, TaskFailure};
+use ringwork_testkit::Rng;
+use ringwork_testkit::process::{Process, children, open_files};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! All-reduces over some chips of a node, with their golden result.
 
-use super::rng::Rng;
 use ringwork_collectives::{Algorithm, Team};
 use ringwork_isa::{Barrier, Core, In, Out, ReduceOp, Shared, Signals};
 use ringwork_macros::kernel;
 use ringwork_runtime::{Buffer, Device, DomainSpec, Node, Orchestrator, Result, SignalRow, Tensor};
+use ringwork_testkit::Rng;
 
 /// An all-reduce of any algorithm, packets included.
 #[kernel]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 /// A process that cannot be confused with a later one of the same number.
 #[derive(Debug)]
 pub struct Process {
+    /// Its number.
     pub pid: u32,
     fd: OwnedFd,
 }

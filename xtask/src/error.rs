@@ -1,4 +1,4 @@
-//! What can go wrong while measuring.
+//! What can go wrong in a chore.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,12 @@ pub(crate) enum Error {
     /// A library returned wrong numbers, and it is ours.
     #[error("ringwork returned a wrong result in {samples} samples; their lines in {path} say BAD")]
     WrongResult { samples: usize, path: PathBuf },
+    /// A build takes too long, or makes too much.
+    #[error("over the limit: {what}")]
+    OverLimit { what: String },
+    /// This system does not say what a process has used.
+    #[error("the CPU time of child processes is not in /proc/self/stat; builds are measured on Linux only")]
+    NoCpuTime,
 }
 
 impl Error {

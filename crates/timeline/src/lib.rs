@@ -7,6 +7,14 @@
 //! - **TML-1 (order).** [`sort`](Timeline::sort) orders slices by (row, start, longest first), so that two
 //!   equal runs write equal bytes.
 
+#![forbid(unsafe_code)]
+
+mod duration;
+mod write;
+
+pub use duration::{ShowPs, trimmed};
+pub use write::escape;
+
 use std::collections::BTreeMap;
 
 /// What a slice of time was spent on.
@@ -104,7 +112,7 @@ impl Timeline {
     }
 
     /// Leaves out rows where nothing happened.
-    pub(crate) fn drop_idle_rows(&mut self) {
+    pub fn drop_idle_rows(&mut self) {
         let mut used = vec![false; self.rows.len()];
         let slices = self.slices.iter().map(|slice| slice.row);
         let arrows = self.arrows.iter().flat_map(|arrow| [arrow.from.0, arrow.to.0]);

@@ -8,12 +8,15 @@ use std::time::Duration;
 pub struct Latencies(Vec<Duration>);
 
 impl Latencies {
+    /// Adds one.
     pub fn push(&mut self, latency: Duration) {
         let at = self.0.partition_point(|other| *other <= latency);
         self.0.insert(at, latency);
     }
 
-    pub fn len(&self) -> usize {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 
@@ -23,6 +26,8 @@ impl Latencies {
         self.0.get(rank - 1).copied().unwrap_or_default()
     }
 
+    /// The longest.
+    #[must_use]
     pub fn max(&self) -> Duration {
         self.0.last().copied().unwrap_or_default()
     }
@@ -56,7 +61,7 @@ fn ms(time: Duration) -> f64 {
 impl fmt::Display for Latencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [p50, p90, p99] = [50, 90, 99].map(|percent| ms(self.percentile(percent)));
-        let (count, max) = (self.len(), ms(self.max()));
+        let (count, max) = (self.count(), ms(self.max()));
         write!(
             f,
             "{count:>6} times  p50 {p50:>8.3}  p90 {p90:>8.3}  p99 {p99:>8.3}  max {max:>8.3} ms"

@@ -3,8 +3,8 @@
 //! These tests count this process's children and descriptors, so they cannot share it with others. Each
 //! must leave as many as it found. One that hangs is ended, with the seed that made it hang.
 
-use super::process::{children, open_files};
-use super::rng::Rng;
+use crate::Rng;
+use crate::process::{children, open_files};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -16,6 +16,10 @@ pub type Test = (&'static str, fn(&mut Rng));
 /// Far longer than any test takes, on any machine.
 const HANGS_AFTER: Duration = Duration::from_secs(240);
 
+#[allow(
+    clippy::print_stdout,
+    reason = "as the test harness of the standard library does"
+)]
 /// Runs the tests whose names match the command line, as `cargo test` and `cargo nextest` give it.
 pub fn main(tests: &[Test]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +48,11 @@ pub fn main(tests: &[Test]) -> ExitCode {
     }
 }
 
+#[allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "as the test harness of the standard library does"
+)]
 fn run(name: &'static str, test: fn(&mut Rng)) -> bool {
     let mut rng = Rng::from_environment();
     let (seed, start) = (rng.seed(), Instant::now());

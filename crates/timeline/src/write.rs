@@ -1,12 +1,11 @@
 //! Writing timelines: Chrome's JSON for Perfetto, and a page that needs nothing else.
 
-use crate::time::{ShowPs, trimmed};
-use crate::timeline::{Kind, Timeline};
+use crate::{Kind, ShowPs, Timeline, trimmed};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A string as JSON, safe inside a script element too.
-pub(crate) fn json_string(text: &str) -> String {
+fn json_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -27,7 +26,8 @@ pub(crate) fn json_string(text: &str) -> String {
 }
 
 /// Text inside HTML or SVG.
-pub(crate) fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -266,7 +266,7 @@ const PAGE: &str = include_str!("timeline.html");
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timeline::{Arrow, Load, Slice};
+    use crate::{Arrow, Load, Slice};
 
     fn sample() -> Timeline {
         let slice = |row, kind, start_ps, end_ps, label: &str| Slice {
