@@ -1,5 +1,6 @@
 //! `ringwork doctor`: what this machine offers, and what is missing.
 
+use crate::output::say;
 use ringwork::native::host_probe::{Finding, Verdict, probe};
 use serde_json::json;
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ pub(crate) fn run(as_json: bool) -> ExitCode {
             .iter()
             .map(|Finding { name, value, verdict }| json!({ "name": name, "value": value, "verdict": format!("{verdict:?}").to_lowercase() }))
             .collect();
-        println!("{}", json!({ "findings": list, "missing": missing }));
+        say!("{}", json!({ "findings": list, "missing": missing }));
     } else {
         let width = findings
             .iter()
@@ -28,12 +29,12 @@ pub(crate) fn run(as_json: bool) -> ExitCode {
                 Verdict::Note => "note   ",
                 Verdict::Missing => "MISSING",
             };
-            println!("{mark}  {name:<width$}  {value}");
+            say!("{mark}  {name:<width$}  {value}");
         }
         match missing {
-            0 => println!("\nNothing is missing: ringwork runs here."),
-            1 => println!("\nOne thing is missing: the native platform cannot run here."),
-            more => println!("\n{more} things are missing: the native platform cannot run here."),
+            0 => say!("\nNothing is missing: ringwork runs here."),
+            1 => say!("\nOne thing is missing: the native platform cannot run here."),
+            more => say!("\n{more} things are missing: the native platform cannot run here."),
         }
     }
     if missing == 0 {

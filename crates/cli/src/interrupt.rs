@@ -1,6 +1,8 @@
-//! Ctrl-C: the first ends the run in order, the second ends the program at once.
+//! Ctrl-C: the first ends the run in order, the second ends the program at once. So does the first if the program is
+//! blocked in writing its output.
 
 use crate::EXIT_INTERRUPTED;
+use crate::output::is_printing;
 use ringwork::runtime::Interrupter;
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +12,7 @@ static CURRENT: Mutex<Vec<Interrupter>> = Mutex::new(Vec::new());
 pub(crate) fn install() {
     let handler = || {
         let current = std::mem::take(&mut *CURRENT.lock().unwrap_or_else(PoisonError::into_inner));
-        if current.is_empty() {
+        if current.is_empty() || is_printing() {
             std::process::exit(EXIT_INTERRUPTED.into());
         }
         current.iter().for_each(Interrupter::interrupt);

@@ -1,9 +1,9 @@
 //! `ringwork launch`: the same program on every rank.
 
-use crate::output::{announce, complain};
+use crate::output::{EXIT_BROKEN_PIPE, EXIT_OUTPUT, announce, complain, reader_is_gone};
 use crate::units::parse_time;
 use clap::{Args, ValueEnum};
-use ringwork::native::Error;
+use ringwork::native::{End, Error};
 use ringwork::native::ranks::{self, Job, Outcome, Stop};
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -16,8 +16,9 @@ use std::time::Duration;
 Each rank finds RINGWORK_RANK, RINGWORK_SIZE and RINGWORK_RENDEZVOUS in its environment; \
 `Communicator::from_env()` reads them. Rank 0 reads this command's input, the others none.
 
-The exit code is that of the first rank that fails (128 + signal if it was killed); 124 after --timeout, \
-127 if there is no such program, 130 after Ctrl-C.
+The exit code is that of the first rank that fails (128 + signal if it was killed); 74 if tagged output cannot be \
+written, 124 after --timeout, 127 if there is no such program, 130 after Ctrl-C. With --keep-going it is that of a \
+rank that exits with an error, and 0 if ranks were killed and all others exit with 0.
 
 Examples:
   ringwork launch -n 4 -- ./train --epochs 3
@@ -38,6 +39,9 @@ pub(crate) struct LaunchArguments {
     /// Time between asking ranks to end and killing them
     #[arg(long, value_name = "T", value_parser = parse_time, default_value = "2s")]
     grace: Duration,
+    /// When a rank dies, let the others go on: for programs that shrink
+    #[arg(long)]
+    keep_going: bool,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -80,6 +84,7 @@ pub(crate) fn run(arguments: LaunchArguments) -> ExitCode {
     job.tag_output = arguments.tag_output;
     job.limit = arguments.timeout;
     job.grace = arguments.grace;
+    job.keep_going = arguments.keep_going;
     supervise(&job)
 }
 
@@ -96,6 +101,7 @@ pub(crate) fn supervise(job: &Job) -> ExitCode {
         Err(error) => {
             complain(cannot_start(job, &error));
             ExitCode::from(match kind(&error) {
+                _ if matches!(error, Error::Output { .. }) => EXIT_OUTPUT,
                 Some(ErrorKind::NotFound) => 127,
                 Some(ErrorKind::PermissionDenied) => 126,
                 _ => 1,
@@ -104,9 +110,19 @@ pub(crate) fn supervise(job: &Job) -> ExitCode {
     }
 }
 
-fn say(job: &Job, outcome: Outcome) {
+/// Says how a job went wrong.
+pub(crate) fn say(job: &Job, outcome: Outcome) {
+    // `ringwork bench | head`: the rank that prints has ended because nobody reads, which is no failure.
+    let quiet = Outcome::Failed {
+        rank: 0,
+        end: End::Exited(EXIT_BROKEN_PIPE.into()),
+    };
+    if outcome == quiet && reader_is_gone() {
+        return;
+    }
     let others = match job.size {
         1 => String::new(),
+        _ if job.keep_going => "; the others go on".into(),
         2 => "; ending the other rank".into(),
         size => format!("; ending the other {}", size - 1),
     };

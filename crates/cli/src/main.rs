@@ -1,10 +1,5 @@
 //! The `ringwork` program: examples, measurements and checks from the command line.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a program for people prints"
-)]
 
 mod bench;
 mod devices;

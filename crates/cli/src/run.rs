@@ -4,7 +4,7 @@ use crate::devices::DeviceList;
 use crate::examples::{self, Example};
 use crate::job::{Job, Times};
 use crate::nearest::nearest;
-use crate::output::complain;
+use crate::output::{announce, complain, print_error_text, print_text, say};
 use crate::{EXIT_INTERRUPTED, interrupt, machine, report};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -119,10 +119,10 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
     }
     if let Some(max) = example.max_devices.filter(|max| *max < devices.len()) {
         let unused: Vec<_> = devices.drain(max..).map(|device| device.to_string()).collect();
-        eprintln!(
-            "note: `{}` uses {max} of these devices; not started: {}",
-            example.name,
-            unused.join(", ")
+        let unused = unused.join(", ");
+        announce(
+            "note",
+            format_args!("`{}` uses {max} of these devices; not started: {unused}", example.name),
         );
     }
     let platform = match platform(arguments, dtype, &devices) {
@@ -226,7 +226,7 @@ fn write_trace(arguments: &RunArguments, job: &Job) -> Result<(), String> {
     let text = trace_format(path)?(&timeline);
     std::fs::write(path, text).map_err(|error| format!("writing {}: {error}", path.display()))?;
     if !arguments.json {
-        println!("timeline in {}", path.display());
+        say!("timeline in {}", path.display());
     }
     Ok(())
 }
@@ -237,9 +237,9 @@ fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
     match outcome {
         Ok(checks) => {
             if json {
-                println!("{}", report::json(example, job, &checks));
+                say!("{}", report::json(example, job, &checks));
             } else {
-                print!("{}", report::lines(example, job, &checks));
+                print_text(&report::lines(example, job, &checks));
             }
             if report::verified(&checks) {
                 ExitCode::SUCCESS
@@ -249,15 +249,15 @@ fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
         }
         Err(error) => {
             if json {
-                println!("{}", report::json_error(example, job, &error));
+                say!("{}", report::json_error(example, job, &error));
             }
             if error.is_interrupted() {
-                eprintln!("interrupted; every chip was ended in order");
+                print_error_text("interrupted; every chip was ended in order\n");
                 return ExitCode::from(EXIT_INTERRUPTED);
             }
             complain(&error);
             if let Some(recent) = error.recent() {
-                eprintln!("what each chip did last:\n{recent}");
+                print_error_text(&format!("what each chip did last:\n{recent}\n"));
             }
             ExitCode::FAILURE
         }

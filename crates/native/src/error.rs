@@ -82,6 +82,12 @@ pub enum Error {
         /// Its own words, or how it died.
         cause: String,
     },
+    /// What ranks printed could not be passed on.
+    #[error("output cannot be written: {source}")]
+    Output {
+        /// Why.
+        source: io::Error,
+    },
     /// A handle to memory that a chip does not have.
     #[error(
         "segment {segment} is not mapped on chip {device}; the handle is stale or belongs to another chip"

@@ -23,6 +23,7 @@ pub use memory::segment;
 pub use process::chip_processes::{ChipProcesses, Event, InitialSegment, Interrupter, Launch, Waiter};
 pub use process::death_watch::{End, Members, Program};
 pub use process::mailbox::Failure;
+pub use process::stopped::is_stopped;
 pub use process::{ranks, spmd};
 pub use sync::{cell, channel};
 

@@ -199,6 +199,10 @@ pub(crate) trait Backend: Send {
     fn end(&self, chip: usize) -> Option<String>;
     fn last_seen(&self, chip: usize) -> LastSeen;
     fn pid(&self, chip: usize) -> Option<u32>;
+    /// The chip's process, if a signal has stopped it.
+    fn stopped(&self, _chip: usize) -> Option<u32> {
+        None
+    }
     fn kill(&mut self, chip: usize);
     fn close(&mut self);
     /// Where virtual time is; `None` where time is real.

@@ -38,7 +38,7 @@ pub enum Error {
     },
     /// A task waited for a signal that never came. It and what needs it did not run, or did not count as done.
     #[error(
-        "{worker}, task `{task}` waited {} for {after_ms} ms: {waited_for}; check who should notify it, or raise wait_limit",
+        "{worker}, task `{task}` waited {} for {after_ms} ms: {waited_for}; check who should notify it, or raise wait_limit{stopped}",
         if *.deferred { "to be done" } else { "to start" }
     )]
     Overdue {
@@ -52,6 +52,8 @@ pub enum Error {
         after_ms: u128,
         /// Such as `signal 0 of rank 1 in window "tp" >= 3, it is 0`.
         waited_for: String,
+        /// Chips that could not do their part: they were stopped.
+        stopped: Stopped,
         /// What each chip did last.
         recent: Recent,
     },
@@ -87,7 +89,7 @@ pub enum Error {
         problem: ringwork_engine::Error,
     },
     /// Something failed in a worker below.
-    #[error("{worker}, {}{cause}{}", if cause.names_its_worker() { String::new() } else { format!("{child}: ") }, also(cancelled))]
+    #[error("{worker}, {}{cause}{}{stopped}", if cause.names_its_worker() { String::new() } else { format!("{child}: ") }, also(cancelled))]
     Below {
         /// The worker's name.
         worker: String,
@@ -97,6 +99,8 @@ pub enum Error {
         cause: Box<Error>,
         /// Tasks of the worker that never ran because they needed what failed.
         cancelled: Vec<String>,
+        /// If it waited in vain: chips of other children that were stopped at that moment.
+        stopped: Stopped,
         /// What the chips of all children did last whose tasks failed, with it or because of it.
         recent: Recent,
     },
@@ -113,7 +117,7 @@ pub enum Error {
     /// The kernel at the other end of a port did not do its part in time. The port can still be used.
     #[error(
         "{worker}, the port to chip {device}: waited {after_ms} ms for {what}; the kernel was last seen in: {last_seen}; \
-         receive what it has sent, or raise wait_limit"
+         receive what it has sent, or raise wait_limit{stopped}"
     )]
     PortSilent {
         /// The worker's name.
@@ -126,6 +130,8 @@ pub enum Error {
         what: String,
         /// What the chip was last seen doing.
         last_seen: String,
+        /// Chips that could not do their part: they were stopped.
+        stopped: Stopped,
     },
     /// A handle whose memory was released.
     #[error("{what} was released; open it again before using it")]
@@ -225,7 +231,18 @@ impl Error {
             child: child.into(),
             cause: Box::new(cause),
             cancelled,
+            stopped: Stopped::default(),
             recent: Recent::default(),
+        }
+    }
+
+    /// Whether a wait ran out.
+    pub(crate) fn is_timeout(&self) -> bool {
+        match self {
+            Error::Overdue { .. } | Error::PortSilent { .. } => true,
+            Error::Task(failure) => failure.cause.is_timeout(),
+            Error::Below { cause, .. } => cause.is_timeout(),
+            _ => false,
         }
     }
 
@@ -245,6 +262,18 @@ impl Error {
             Error::Task(failure) => failure.cause.is_echo(),
             Error::Below { cause, .. } => cause.is_echo(),
             _ => false,
+        }
+    }
+
+    /// Whether this error of an orchestration is why its tasks then ended with `ended`.
+    pub(crate) fn explains(&self, ended: &Error) -> bool {
+        match (self, ended) {
+            (Error::PortDead { .. }, _) => false,
+            (Error::PortSilent { device, .. }, Error::Task(failure)) => {
+                let stuck = matches!(failure.cause, Cause::Stuck { .. });
+                ended.is_echo() || stuck && failure.device == *device
+            }
+            _ => ended.is_echo(),
         }
     }
 
@@ -285,6 +314,32 @@ impl Error {
     }
 }
 
+/// Chips whose processes were stopped by a signal when a wait ran out, and the processes: what they owe cannot come.
+///
+/// Written as the end of an error; nothing if there are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// The chips; those of a worker below with its name, such as `left, chip 1`.
+    pub chips: Vec<(String, u32)>,
+}
+
+impl Stopped {
+    /// The same, seen from the worker above.
+    pub(crate) fn below(self, child: &str) -> impl Iterator<Item = (String, u32)> + use<'_> {
+        let named = move |(chip, pid)| (format!("{child}, {chip}"), pid);
+        self.chips.into_iter().map(named)
+    }
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (chip, pid) in &self.chips {
+            write!(f, "; {chip} is stopped, `kill -CONT {pid}` continues it")?;
+        }
+        Ok(())
+    }
+}
+
 /// A task that failed: where, how, and which others were affected.
 #[derive(Debug)]
 pub struct TaskFailure {
@@ -298,6 +353,8 @@ pub struct TaskFailure {
     pub cause: Cause,
     /// If it waited in vain: the partners that it waited for, and what each was last seen doing.
     pub missing: Vec<(Device, String)>,
+    /// If it waited in vain: the chips of the worker that were stopped at that moment.
+    pub stopped: Stopped,
     /// The other tasks of the run that failed because of it, or beside it.
     pub others: Vec<(Device, Cause)>,
     /// The tasks that never ran because they needed what failed, in the order of submission.
@@ -333,6 +390,13 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether a kernel waited in vain.
+    pub(crate) fn is_timeout(&self) -> bool {
+        let deadline =
+            |error: &ringwork_isa::Error| matches!(error.kind(), ringwork_isa::ErrorKind::Deadline { .. });
+        matches!(self, Cause::Kernel(Failure::Returned(error)) if deadline(error))
+    }
+
     /// Whether this failure is only the echo of another chip's.
     pub(crate) fn is_echo(&self) -> bool {
         use ringwork_isa::ErrorKind::{Aborted, PeerDied};
@@ -372,7 +436,7 @@ impl fmt::Display for TaskFailure {
         for (device, doing) in &self.missing {
             write!(f, "; chip {device} had not finished (last seen in: {doing})")?;
         }
-        f.write_str(&also(&self.cancelled))
+        write!(f, "{}{}", also(&self.cancelled), self.stopped)
     }
 }
 

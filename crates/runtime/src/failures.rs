@@ -9,12 +9,12 @@
 
 use crate::backend::Failure;
 use crate::dispatch::SentTask;
-use crate::error::{Cause, Error, TaskFailure};
+use crate::error::{Cause, Error, Stopped, TaskFailure};
 use crate::node::State;
 use crate::segments::Sort;
 use crate::timeline::Recent;
 use ringwork_engine::TaskId;
-use ringwork_isa::ErrorKind;
+use ringwork_isa::{ErrorKind, Segment};
 use std::time::Instant;
 
 /// The failures of a run so far.
@@ -28,6 +28,8 @@ pub(crate) struct Failures {
     /// Tasks that failed, and when the last of them did.
     pub(crate) tasks: Vec<TaskId>,
     pub(crate) last_at: Option<Instant>,
+    /// Ports that a failed orchestration left: their kernels are ended.
+    pub(crate) abandoned: Vec<Segment>,
     /// Chips that ended since nothing was under way.
     pub(crate) ended_chips: Vec<usize>,
 }
@@ -57,16 +59,18 @@ impl State {
         let reason = format!("chip {device}, kernel `{kernel}` failed: {cause}");
         let under_way = self.in_flight.under_way.values();
         let partners = under_way.filter(|other| other.task == sent.task);
-        let timed_out = matches!(
-            &cause,
-            Cause::Kernel(Failure::Returned(error)) if matches!(error.kind(), ErrorKind::Deadline { .. })
-        );
+        let timed_out = cause.is_timeout();
         let missing = if timed_out {
             partners
                 .map(|other| (self.devices[other.chip], self.backend.last_seen(other.chip).what))
                 .collect()
         } else {
             Vec::new()
+        };
+        let stopped = if timed_out {
+            self.stopped()
+        } else {
+            Stopped::default()
         };
         let dead_partner = self.dead_partner(sent, &cause);
         let first_of_task = !self.failures.tasks.contains(&sent.task);
@@ -80,6 +84,7 @@ impl State {
             kernel,
             cause,
             missing,
+            stopped,
             others: Vec::new(),
             cancelled: Vec::new(),
             recent: Recent::default(),
@@ -101,6 +106,38 @@ impl State {
                 self.backend.abort(*segment, &reason);
             }
         }
+    }
+
+    /// The chips whose processes are stopped now.
+    pub(crate) fn stopped(&self) -> Stopped {
+        let devices = self.devices.iter().enumerate();
+        let stopped = |(chip, device)| Some((format!("chip {device}"), self.backend.stopped(chip)?));
+        Stopped {
+            chips: devices.filter_map(stopped).collect(),
+        }
+    }
+
+    /// What went wrong first in a run that goes on to its end, if anything did.
+    pub(crate) fn first_failure(&self) -> Option<String> {
+        let of_tasks = &self.failures.of_tasks;
+        let root = of_tasks
+            .iter()
+            .find(|failed| !failed.failure.cause.is_echo())
+            .or(of_tasks.first());
+        let first = self.failures.first.as_ref().map(ToString::to_string);
+        first.or_else(|| root.map(|failed| failed.failure.to_string()))
+    }
+
+    /// The run has failed, so nobody will talk to the kernels at its ports: ends them.
+    pub(crate) fn abandon_ports(&mut self, why: &str) {
+        let reason = format!("the run has failed: {why}");
+        let mut ports: Vec<Segment> = self.ports.keys().copied().collect();
+        ports.retain(|port| !self.unused(*port));
+        for segment in &ports {
+            self.backend.abort(*segment, &reason);
+        }
+        self.failures.abandoned.extend(ports);
+        self.failures.last_at.get_or_insert_with(Instant::now);
     }
 
     /// The dead chip that a task's failure reports, if it reports one.
@@ -129,6 +166,7 @@ impl State {
         let recent = self.failures.recent.take().unwrap_or_default();
         self.failures.tasks.clear();
         self.failures.last_at = None;
+        self.failures.abandoned.clear();
         if self.engine.failure().is_none() && failures.is_empty() && first.is_none() {
             return None;
         }
@@ -168,6 +206,7 @@ impl State {
                     kernel: failure.kernel.clone(),
                     cause: Cause::Ended { how, last_seen },
                     missing: Vec::new(),
+                    stopped: Stopped::default(),
                     others: Vec::new(),
                     cancelled: Vec::new(),
                     recent: Recent::default(),

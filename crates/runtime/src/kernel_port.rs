@@ -9,10 +9,10 @@
 //!
 //! # Invariants
 //! - **KPT-1 (ends).** Every wait of the host ends: satisfied; with [`Error::PortDead`] when no task uses the port
-//!   any more, whatever ended it; or with [`Error::PortSilent`] at the limit, after which the port is as good as before.
+//!   any more, whatever ended it, or when another task of the run has failed or its chip has died; or with [`Error::PortSilent`] at the limit, after which the port is as good as before.
 //! - **KPT-2 (nothing is lost).** What the kernel sent before it ended can be received after.
 //! - **KPT-3 (attended).** While an orchestration runs and does not wait for its tasks, their kernels wait for the host
-//!   without a limit; otherwise their limit counts.
+//!   without a limit; otherwise their limit counts. If the orchestration fails, they are ended.
 
 mod message;
 
@@ -204,13 +204,20 @@ impl<T: Element> KernelPort<T> {
     /// Whether a slot for a request is free.
     ///
     /// # Errors
-    /// [`Error::PortDead`] if the node was closed or its signals were made fresh after a failure.
+    /// [`Error::PortDead`] if the node was closed, its signals were made fresh after a failure, or none is free and
+    /// the run has failed.
     pub fn is_free(&self) -> Result<bool> {
         let needed = self.inner.layout.needs_freed(self.sent);
         let mut state = self.inner.node().lock();
         state.move_on();
-        self.inner
-            .look(&mut state, self.sent, PortCell::RequestsFreed, needed)
+        let failed = state.run_is_over();
+        let free = self
+            .inner
+            .look(&mut state, self.sent, PortCell::RequestsFreed, needed)?;
+        if !free && failed {
+            return Err(self.inner.dead(&state));
+        }
+        Ok(free)
     }
 
     /// Waits for the next response, in the order they were sent. After the kernel's stop there is only that.
@@ -238,11 +245,11 @@ impl<T: Element> KernelPort<T> {
         let needed = self.inner.responses().next().wrapping_add(1);
         let mut state = self.inner.node().lock();
         state.move_on();
-        let unused = state.unused(self.inner.domain.segment());
+        let over = state.unused(self.inner.domain.segment()) || state.run_is_over();
         let there = self
             .inner
             .look(&mut state, self.sent, PortCell::ResponsesSent, needed)?;
-        if !there && unused {
+        if !there && over {
             return Err(self.inner.dead(&state));
         }
         drop(state);
@@ -334,12 +341,13 @@ impl<T: Element> Inner<T> {
         loop {
             let mut state = self.node().lock();
             // In this order: what it sent before it ended is there when its end is known (KPT-2).
-            let unused = over || state.unused(self.domain.segment());
+            // A run that has failed starts no more tasks, and the one at the other end may not have been started.
+            let ended = over || state.unused(self.domain.segment()) || state.run_is_over();
             let looks = !state.backend.moving();
             if looks && self.look(&mut state, sent, cell, needed)? {
                 return Ok(());
             }
-            if unused && looks {
+            if ended && looks {
                 return Err(self.dead(&state));
             }
             if state.is_host_task() {
@@ -353,6 +361,7 @@ impl<T: Element> Inner<T> {
                     after_ms: start.elapsed().as_millis(),
                     what: what.into(),
                     last_seen: state.last_seen(self.device),
+                    stopped: state.stopped(),
                 });
             }
             state.attend(true);
@@ -367,9 +376,10 @@ impl<T: Element> Inner<T> {
             .chip(self.device)
             .ok()
             .and_then(|chip| state.backend.end(chip));
-        match gone {
-            Some(cause) => self.dead_because(state, &format!("the chip is gone: {cause}")),
-            None => self.dead_because(
+        match (gone, state.first_failure()) {
+            (Some(cause), _) => self.dead_because(state, &format!("the chip is gone: {cause}")),
+            (None, Some(failure)) => self.dead_because(state, &format!("the run has failed: {failure}")),
+            (None, None) => self.dead_because(
                 state,
                 "no task has its other end: not yet, or its kernel has ended",
             ),
@@ -405,7 +415,7 @@ impl State {
     }
 
     /// Whether no task that is under way or to come uses a segment.
-    fn unused(&self, segment: ringwork_isa::Segment) -> bool {
+    pub(crate) fn unused(&self, segment: ringwork_isa::Segment) -> bool {
         self.segments.get(&segment).is_none_or(|known| known.uses == 0)
     }
 

@@ -36,7 +36,7 @@ pub use chip::{Captured, ChipOrchestrator, CoreKind};
 pub use chip_context::{ChipContext, DomainContext};
 pub use config::NodeBuilder;
 pub use domain::{BufferPlace, Domain, DomainSpec};
-pub use error::{Cause, Error, Result, TaskFailure};
+pub use error::{Cause, Error, Result, Stopped, TaskFailure};
 pub use intermediate::Intermediate;
 pub use kernel_port::{KernelPort, Message, Response, Slot};
 pub use node::Node;

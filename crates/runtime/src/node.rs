@@ -5,7 +5,7 @@ use crate::chip_context::ChipContext;
 use crate::config::NodeBuilder;
 use crate::dispatch::InFlight;
 use crate::domain::{Domain, DomainPlan, DomainSpec, list};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Stopped};
 use crate::failures::Failures;
 use crate::host_tasks::{Closures, Reports, SUB_WORKERS};
 use crate::intermediate::Placed;
@@ -195,6 +195,15 @@ impl Node {
         let state = self.shared.lock();
         let chip = state.chip(device)?;
         state.backend.pid(chip).ok_or(Error::Closed)
+    }
+
+    /// The chips whose processes are stopped now.
+    pub(crate) fn stopped(&self) -> Stopped {
+        match self.shared.waiter {
+            Some(_) => self.shared.lock().stopped(),
+            // Its chips are not processes, and it is locked while it waits.
+            None => Stopped::default(),
+        }
     }
 
     /// A domain that was configured before launch.

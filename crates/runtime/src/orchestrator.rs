@@ -76,10 +76,17 @@ impl<'n> Orchestrator<'n> {
         state.attend(true);
         drop(state);
         let outcome = orchestration(&mut Orchestrator::new(node, Conditions::default()));
-        // A failed task explains an orchestration that gave up; so it is reported first.
+        if let Err(error) = &outcome {
+            node.lock().abandon_ports(&error.to_string());
+        }
         let ended = node.wait_for_all();
         node.lock().end_run();
-        ended.and(outcome)
+        match (ended, outcome) {
+            // Its kernels were ended because it failed; or it is the one that waited for the chip that was stuck.
+            (Err(ended), Err(own)) if own.explains(&ended) => Err(own),
+            // A failed task explains an orchestration that gave up; so it is reported first.
+            (ended, outcome) => ended.and(outcome),
+        }
     }
 
     /// The same orchestrator with one condition more.

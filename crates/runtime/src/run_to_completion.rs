@@ -110,6 +110,12 @@ impl State {
         if self.engine.live() == 0 {
             return Step::Over;
         }
+        // A host that waits for its tasks does not answer the kernels at its ports. After a failure it never will.
+        let attends = progress.watches.is_some();
+        if !attends && self.engine.failure().is_some() && self.failures.abandoned.is_empty() {
+            let why = self.first_failure().unwrap_or_default();
+            self.abandon_ports(&why);
+        }
         if self.backend.interrupted() {
             self.end_interrupted();
             let closures = self.in_flight.hosted > 0;
@@ -128,8 +134,10 @@ impl State {
     /// Nothing is left: says what went wrong, if anything did.
     fn end_run_with_outcome(&mut self) -> Result<()> {
         let interrupted = self.backend.interrupted();
+        // A kernel may have ended well although its port was aborted.
+        let abandoned = !self.failures.abandoned.is_empty();
         let root = self.take_root_cause();
-        if root.is_some() || interrupted {
+        if root.is_some() || interrupted || abandoned {
             self.reset_domains();
         }
         match root {
@@ -239,6 +247,7 @@ impl State {
                 deferred,
                 after_ms,
                 waited_for,
+                stopped: self.stopped(),
                 recent: self.recent(),
             });
             // It may have been given up with another one.
@@ -253,7 +262,9 @@ impl State {
         let told_for = self.failures.last_at.map_or(Duration::ZERO, |at| at.elapsed());
         let mut chips: Vec<(usize, bool)> = Vec::new();
         for sent in self.in_flight.under_way.values() {
-            let concerned = self.failures.tasks.contains(&sent.task);
+            let abandoned = |segment| self.failures.abandoned.contains(segment);
+            let concerned =
+                self.failures.tasks.contains(&sent.task) || sent.work.segments.iter().any(abandoned);
             match chips.iter_mut().find(|(chip, _)| *chip == sent.chip) {
                 Some((_, failed)) => *failed |= concerned,
                 None => chips.push((sent.chip, concerned)),
@@ -265,10 +276,13 @@ impl State {
             let seen = self.backend.last_seen(chip);
             let still = progress.still_for(chip, seen.count);
             if still >= limit || failed && still.min(told_for) >= GRACE {
+                // Asked before it is killed.
+                let stopped = self.backend.stopped(chip).is_some();
+                let stopped = if stopped { "; a signal had stopped it" } else { "" };
                 self.backend.kill(chip);
                 let cause = Cause::Stuck {
                     after_ms: still.as_millis(),
-                    last_seen: seen.what,
+                    last_seen: seen.what + stopped,
                 };
                 self.lose(chip, &cause);
             }

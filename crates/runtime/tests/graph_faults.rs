@@ -42,6 +42,10 @@ const TESTS: &[Test] = &[
         stopped_under_a_graph,
     ),
     (
+        "a_task_that_waits_for_the_signal_of_a_stopped_chip_names_the_chip",
+        stopped_before_its_signal,
+    ),
+    (
         "who_waits_for_the_signal_of_a_dead_chip_is_told_of_the_death",
         signal_of_the_dead,
     ),
@@ -326,6 +330,29 @@ fn stopped_under_a_graph(_: &mut Rng) {
     assert!(matches!(&failure.cause, Cause::Stuck { .. }), "{error}");
     assert_eq!(x[0].read().unwrap(), [taken[0]]);
     assert_eq!(failure.cancelled.len(), 49, "{error}");
+}
+
+fn stopped_before_its_signal(_: &mut Rng) {
+    let builder = Node::builder()
+        .devices(0..2)
+        .wait_limit(Duration::from_millis(300));
+    let node = builder.launch().unwrap();
+    let spec = DomainSpec::new("pair", node.devices()).signals("row", 1);
+    let row = node.open_domain(&spec).unwrap().signals("row").unwrap();
+    let x = counters(&node);
+    process(&node, Device(1)).signal(Signal::STOP);
+    let error = node.run(|orch| {
+        let cell = row.cell(Rank(0), 0)?;
+        orch.when(cell, Compare::Ge, 1)
+            .submit(Device(0), step::task(&x[0], NEVER))?;
+        orch.submit(Device(1), tell::task(&row))
+    });
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::Overdue { .. }), "{error}");
+    assert!(
+        error.to_string().contains("; chip 1 is stopped, `kill -CONT "),
+        "{error}"
+    );
 }
 
 fn signal_of_the_dead(_: &mut Rng) {

@@ -48,6 +48,10 @@ const TESTS: &[Test] = &[
         "a_chip_killed_on_one_node_frees_those_who_wait_for_it_on_another",
         killed_across,
     ),
+    (
+        "a_chip_stopped_on_one_node_is_named_by_those_who_wait_for_it_on_another",
+        stopped_across,
+    ),
 ];
 
 /// x = x + 1.
@@ -412,4 +416,15 @@ fn killed_across(_: &mut Rng) {
         assert!(error.contains("it was killed by SIGKILL"), "{error}");
         assert!(matches!(pod.open_domain(&spec), Err(Error::Below { .. })));
     }
+}
+
+fn stopped_across(_: &mut Rng) {
+    let pod = pod(SHORT);
+    let spec = DomainSpec::new("all", []).buffer::<i32>("x", 1).signals("row", 1);
+    let all = pod.open_domain(&spec).unwrap();
+    let victim = pod.children()[1].pid(Device(1)).unwrap();
+    Process::open(victim).unwrap().signal(Signal::STOP);
+    let error = meet_in(&pod, &all, 100, 0).unwrap_err().to_string();
+    assert!(error.contains("b, chip 1"), "{error}");
+    assert!(error.contains("stopped"), "{error}");
 }

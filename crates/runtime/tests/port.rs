@@ -10,7 +10,7 @@ use ringwork_runtime::{
 };
 use ringwork_sim::Topology;
 use rustix::process::{Pid, Signal, kill_process};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const A: Device = Device(0);
 
@@ -259,4 +259,115 @@ fn who_waits_for_a_kernel_that_nobody_feeds_is_told() {
         Ok(()) // without a stop: nobody will come any more, and the kernel's limit counts
     });
     assert!(error.unwrap_err().to_string().contains("echo"));
+}
+
+const B: Device = Device(1);
+const C: Device = Device(2);
+
+fn three(limit: Duration) -> Node {
+    let node = Node::builder().devices([0, 1, 2]).wait_limit(limit);
+    node.launch().unwrap()
+}
+
+fn signal(node: &Node, device: Device, signal: Signal) {
+    let pid = Pid::from_raw(node.pid(device).unwrap().cast_signed()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+fn start_on(
+    orch: &mut Orchestrator<'_>,
+    device: Device,
+    port: &KernelPort<u8>,
+) -> ringwork_runtime::Result<TaskId> {
+    orch.submit(device, echo::task(port.slots(), port.headers(), port.cells()))
+}
+
+/// Longer than any test may take, so that a wait that lasts until its limit is found out.
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_chip_that_dies_is_named_at_once_while_the_host_waits_for_the_port_of_another() {
+    let node = three(LONG);
+    let begun = Instant::now();
+    let mut port = node.open_port::<u8>(B, 4, 1).unwrap();
+    let other = node.open_port::<u8>(A, 4, 1).unwrap();
+    let mut heard = None;
+    let error = node.run(|orch| {
+        start_on(orch, A, &other)?;
+        start_on(orch, B, &port)?;
+        signal(&node, A, Signal::KILL);
+        // Chip 1 is well, and has nothing to say.
+        heard = Some(port.recv().unwrap_err().to_string());
+        Ok(())
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("chip 0") && error.contains("SIGKILL"), "{error}");
+    let heard = heard.unwrap();
+    assert!(heard.contains("chip 0") && heard.contains("SIGKILL"), "{heard}");
+    assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_submission_after_a_death_fails_at_once_although_kernels_wait_at_ports() {
+    let node = three(LONG);
+    let begun = Instant::now();
+    let ports = [A, B, C].map(|device| node.open_port::<u8>(device, 4, 1).unwrap());
+    let [mut a, b, c] = ports;
+    let error = node.run(|orch| {
+        start_on(orch, A, &a)?;
+        start_on(orch, B, &b)?;
+        signal(&node, A, Signal::KILL);
+        assert!(a.recv().is_err());
+        start_on(orch, C, &c).map(drop)
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("chip 0") && error.contains("SIGKILL"), "{error}");
+    assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_stopped_chip_is_named_at_the_limit_by_the_host_that_waits_for_its_port() {
+    let limit = Duration::from_secs(1);
+    let node = three(limit);
+    let ports = [A, B, C].map(|device| node.open_port::<u8>(device, 4, 1).unwrap());
+    let [a, mut b, c] = ports;
+    let mut begun = Instant::now();
+    let error = node.run(|orch| {
+        start_on(orch, A, &a)?;
+        start_on(orch, B, &b)?;
+        start_on(orch, C, &c)?;
+        signal(&node, B, Signal::STOP);
+        begun = Instant::now();
+        b.recv().map(drop)
+    });
+    let (took, error) = (begun.elapsed(), error.unwrap_err().to_string());
+    assert!(
+        error.contains("port to chip 1") && error.contains("chip 1 is stopped"),
+        "{error}"
+    );
+    assert!(!error.contains("chip 0") && !error.contains("chip 2"), "{error}");
+    assert!(took >= limit && took < limit * 10, "{took:?}");
+}
+
+#[test]
+fn an_orchestration_that_fails_ends_the_kernels_at_its_ports_and_is_the_error() {
+    let node = three(LONG);
+    let begun = Instant::now();
+    let mut port = node.open_port::<u8>(A, 4, 1).unwrap();
+    let error = node.run(|orch| {
+        start(orch, &port)?;
+        orch.domain(&ringwork_runtime::DomainSpec::new("no", [Device(9)]))
+            .map(drop)
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains('9') && !error.contains("echo"), "{error}");
+    assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+    // The port is as good as new.
+    node.run(|orch| {
+        start(orch, &port)?;
+        port.send(&[6])?;
+        assert_eq!(data(port.recv()?), [6]);
+        port.stop()
+    })
+    .unwrap();
 }

@@ -17,7 +17,9 @@ pub(crate) use collective::{Collectives, bus_factor};
 pub(crate) use measure::{Bench, Question};
 
 use crate::launch;
-use crate::output::{append, begin_lines, complain, say, write_new};
+use crate::output::{
+    EXIT_BROKEN_PIPE, append, begin_lines, complain, reader_is_gone, say, write_new,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use plot::of_rows;
 use ringwork::communicator::{Communicator, Error};
@@ -37,6 +39,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> ExitCode {
     if arguments.join || std::env::var_os(RANK_VARIABLE).is_some() {
         return match measure_all(arguments) {
             Ok(code) => code,
+            // Rank 0 has ended because nobody reads its output, and so does this one.
+            Err(_) if reader_is_gone() => ExitCode::from(EXIT_BROKEN_PIPE),
             Err(error) => {
                 complain(&error);
                 ExitCode::FAILURE
@@ -48,11 +52,14 @@ pub(crate) fn run(arguments: &BenchArguments) -> ExitCode {
         return ExitCode::from(2);
     }
     let mut job = ranks_of_this(arguments);
-    if let Some(ms) = launch_ms(&job) {
-        job.arguments.push("--launch-ms".into());
-        job.arguments.push(ms.to_string().into());
+    match launch_ms(&job) {
+        Ok(ms) => {
+            job.arguments.push("--launch-ms".into());
+            job.arguments.push(ms.to_string().into());
+            launch::supervise(&job)
+        }
+        Err(code) => code,
     }
-    launch::supervise(&job)
 }
 
 /// This program with the same arguments, as ranks.
@@ -64,19 +71,25 @@ pub(crate) fn ranks_of_this(arguments: &BenchArguments) -> Job {
 }
 
 /// How long ranks take from being started until the last has met the others, ended and is reaped: the median of
-/// five.
-fn launch_ms(job: &Job) -> Option<f64> {
+/// five. The exit code if a rank fails meanwhile, which has then been said.
+fn launch_ms(job: &Job) -> Result<f64, ExitCode> {
     let mut job = job.clone();
     job.arguments.push("--only-meet".into());
-    let mut times: Vec<f64> = (0..5)
-        .map_while(|_| {
-            let start = Instant::now();
-            let outcome = Stop::new().and_then(|stop| ranks::run(&job, &stop, &mut |_| {}));
-            matches!(outcome, Ok(Outcome::Done)).then(|| start.elapsed().as_secs_f64() * 1e3)
-        })
-        .collect();
+    let mut times = [0.0; 5];
+    for time in &mut times {
+        let start = Instant::now();
+        let outcome = Stop::new().and_then(|stop| ranks::run(&job, &stop, &mut |how| launch::say(&job, how)));
+        match outcome {
+            Ok(Outcome::Done) => *time = start.elapsed().as_secs_f64() * 1e3,
+            Ok(failed) => return Err(ExitCode::from(u8::try_from(failed.exit_code()).unwrap_or(u8::MAX))),
+            Err(error) => {
+                complain(&error);
+                return Err(ExitCode::FAILURE);
+            }
+        }
+    }
     times.sort_unstable_by(f64::total_cmp);
-    times.get(times.len() / 2).copied()
+    Ok(times[times.len() / 2])
 }
 
 /// What one rank does.

@@ -73,14 +73,14 @@ pub(crate) fn print_list(as_json: bool) {
                 json!({ "name": name, "about": about, "default_devices": default_devices, "takes_algo": takes_algo })
             })
             .collect();
-        println!("{}", json!({ "examples": list }));
+        say!("{}", json!({ "examples": list }));
         return;
     }
     let width = ALL.iter().map(|example| example.name.len()).max().unwrap_or(0);
     for Example { name, about, .. } in ALL {
-        println!("{name:<width$}  {about}");
+        say!("{name:<width$}  {about}");
     }
-    println!("\nRun one with: ringwork run NAME -d 0-3");
+    say!("\nRun one with: ringwork run NAME -d 0-3");
 }
 
 /// Elements and bytes per rank, as most examples describe themselves.

@@ -47,23 +47,32 @@ impl fmt::Display for End {
     }
 }
 
+/// Such as `SIGKILL`; those without a name of their own by number.
 fn signal_name(signal: Signal) -> String {
-    let debug = format!("{signal:?}");
-    let name = debug
-        .rsplit([':', '('])
-        .next()
-        .unwrap_or(&debug)
-        .trim_end_matches(')');
-    match signal.as_raw() {
-        9 => "SIGKILL".into(),
-        15 => "SIGTERM".into(),
-        6 => "SIGABRT".into(),
-        4 => "SIGILL".into(),
-        8 => "SIGFPE".into(),
-        1 => "SIGHUP".into(),
-        2 => "SIGINT".into(),
-        number => format!("signal {number} ({name})"),
-    }
+    let name = match signal {
+        Signal::HUP => "SIGHUP",
+        Signal::INT => "SIGINT",
+        Signal::QUIT => "SIGQUIT",
+        Signal::ILL => "SIGILL",
+        Signal::TRAP => "SIGTRAP",
+        Signal::ABORT => "SIGABRT",
+        Signal::FPE => "SIGFPE",
+        Signal::KILL => "SIGKILL",
+        Signal::USR1 => "SIGUSR1",
+        Signal::USR2 => "SIGUSR2",
+        Signal::PIPE => "SIGPIPE",
+        Signal::ALARM => "SIGALRM",
+        Signal::TERM => "SIGTERM",
+        Signal::XCPU => "SIGXCPU",
+        Signal::XFSZ => "SIGXFSZ",
+        Signal::VTALARM => "SIGVTALRM",
+        Signal::PROF => "SIGPROF",
+        Signal::IO => "SIGIO",
+        Signal::POWER => "SIGPWR",
+        Signal::SYS => "SIGSYS",
+        other => return format!("signal {}", other.as_raw()),
+    };
+    name.into()
 }
 
 /// A started process.
@@ -448,4 +457,21 @@ pub(crate) fn channels(devices: &[Device]) -> Result<(Vec<Wire>, Vec<ChipEnd>)> 
         theirs.push((*device, fd));
     }
     Ok((ours, theirs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signal_that_ends_a_process_has_its_name() {
+        let said = |number| End::Killed(number).to_string();
+        assert_eq!(said(9), "it was killed by SIGKILL");
+        assert_eq!(said(13), "it was killed by SIGPIPE");
+        assert_eq!(said(25), "it was killed by SIGXFSZ");
+        assert_eq!(said(31), "it was killed by SIGSYS");
+        for number in 1..=64 {
+            assert!(!said(number).contains('"'), "{}", said(number));
+        }
+    }
 }

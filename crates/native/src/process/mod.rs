@@ -12,3 +12,4 @@ pub(crate) mod death_watch;
 pub(crate) mod mailbox;
 pub mod ranks;
 pub mod spmd;
+pub(crate) mod stopped;

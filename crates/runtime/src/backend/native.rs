@@ -196,6 +196,12 @@ impl Backend for NativeBackend {
         self.chips.pid(chip)
     }
 
+    fn stopped(&self, chip: usize) -> Option<u32> {
+        let alive = self.chips.end(chip).is_none();
+        let pid = self.chips.pid(chip).filter(|_| alive);
+        pid.filter(|pid| ringwork_native::is_stopped(*pid))
+    }
+
     fn records(&self) -> Option<Records> {
         let chips = 0..self.chips.devices().len();
         let read = |chip| (self.chips.record(chip), self.chips.last_seen(chip));

@@ -5,7 +5,7 @@
 //! `run`: they need scoped threads, and there is no chip, no memory and no event to take care of.
 
 use super::{Pod, Worker};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, Stopped};
 use crate::timeline::RecentChip;
 use ringwork_engine::{Config, Engine, Executor, Kind, Outcome, Spec, TaskId};
 use std::collections::BTreeMap;
@@ -155,6 +155,20 @@ impl<'env, C: Worker> Driver<'env, C> {
         }
     }
 
+    /// Stopped chips of the other children: the one that failed names its own.
+    fn stopped_beside(&self, failed: Executor) -> Stopped {
+        let children = self.pod.children.iter().enumerate();
+        let others = children.filter(|(child, _)| *child != failed.0 as usize);
+        let nodes = others.flat_map(|(_, child)| child.nodes().unwrap_or_default());
+        let chips = nodes.flat_map(|node| {
+            let name = node.name();
+            node.stopped().below(&name).collect::<Vec<_>>()
+        });
+        Stopped {
+            chips: chips.collect(),
+        }
+    }
+
     fn ended(&mut self, (task, on, outcome): Done) {
         let reported = match outcome {
             Ok(()) => self.engine.complete(task, on),
@@ -173,7 +187,16 @@ impl<'env, C: Worker> Driver<'env, C> {
                     told.or_insert_with(|| recent.below(&child).collect());
                 }
                 let error = match failed {
-                    Failed::Below(cause) => Error::below(&worker, &child, *cause, Vec::new()),
+                    Failed::Below(cause) => {
+                        let timed_out = cause.is_timeout();
+                        let mut error = Error::below(&worker, &child, *cause, Vec::new());
+                        if let Error::Below { stopped, .. } = &mut error
+                            && timed_out
+                        {
+                            *stopped = self.stopped_beside(on);
+                        }
+                        error
+                    }
                     Failed::Own(message) => Error::Host {
                         worker,
                         name,

@@ -15,8 +15,9 @@
 //! # Invariants
 //! - **RANK-1 (no orphans).** A rank asks the kernel to be killed when the thread that started it ends, and
 //!   checks that this has not happened already; [`run`] returns to that thread only when every rank is reaped.
-//! - **RANK-2 (first means first).** Ends are taken in the order in which they happened, so that the rank that
-//!   failed first is named, not one that failed because of it.
+//! - **RANK-2 (the root cause is named).** Ends are taken in the order in which they happened. A process that dies
+//!   closes its sockets before its pidfd is readable, so its partners may exit with an error first: after an exit
+//!   with an error a rank that was killed by a signal is looked for once more before somebody is named.
 //! - **RANK-3 (by descriptor).** A rank is signalled by its pidfd, and its process group only while it is not
 //!   reaped: neither can hit a stranger.
 //! - **RANK-4 (no clock but the asked-for).** Without a limit, and until somebody fails, nothing here wakes up
@@ -65,6 +66,9 @@ pub struct Job {
     pub limit: Option<Duration>,
     /// How long ranks have between being asked to end and being killed.
     pub grace: Duration,
+    /// Whether the others go on when a rank fails. The job has then failed if a rank exits with an error or every
+    /// rank is killed; one that is killed by a signal while others finish is not a failure.
+    pub keep_going: bool,
 }
 
 impl Job {
@@ -79,6 +83,7 @@ impl Job {
             tag_output: false,
             limit: None,
             grace: Duration::from_secs(2),
+            keep_going: false,
         }
     }
 }
@@ -88,7 +93,7 @@ impl Job {
 pub enum Outcome {
     /// Every rank exited with code 0.
     Done,
-    /// A rank failed, and the others were ended.
+    /// A rank failed, and the others were ended unless the job [keeps going](Job::keep_going).
     Failed {
         /// The one that failed first.
         rank: u32,

@@ -12,7 +12,7 @@ const LONGEST_BYTES: u64 = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Forwarders {
     running: usize,
-    ended: (Sender<()>, Receiver<()>),
+    ended: (Sender<Option<io::Error>>, Receiver<Option<io::Error>>),
 }
 
 impl Forwarders {
@@ -39,23 +39,28 @@ impl Forwarders {
         std::thread::Builder::new()
             .name("ringwork-lines".into())
             .spawn(move || {
-                // Nobody reads our output any more: the rank learns it as it would without us, by SIGPIPE.
-                let _ = work();
-                let _ = ended.send(());
+                // If nobody reads our output any more, the rank learns it as it would without us, by SIGPIPE.
+                let lost = work().err();
+                let lost = lost.filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+                let _ = ended.send(lost);
             })?;
         self.running += 1;
         Ok(())
     }
 
-    /// Waits until all is passed on, or for so long: somebody that a rank started may hold the pipe open.
-    pub(super) fn finish(self, at_most: Duration) {
+    /// Waits until all is passed on, or for so long: somebody that a rank started may hold the pipe open. Returns why
+    /// output was lost, if it was.
+    pub(super) fn finish(self, at_most: Duration) -> Option<io::Error> {
         let deadline = Instant::now() + at_most;
+        let mut lost = None;
         for _ in 0..self.running {
             let left = deadline.saturating_duration_since(Instant::now());
-            if self.ended.1.recv_timeout(left).is_err() {
-                return;
-            }
+            let Ok(ended) = self.ended.1.recv_timeout(left) else {
+                break;
+            };
+            lost = lost.or(ended);
         }
+        lost
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// from a thread that lives as long (RANK-1): it returns only then.
 ///
 /// # Errors
-/// If a rank cannot be started: those that were are killed and reaped.
+/// If a rank cannot be started: those that were are killed and reaped. [`Error::Output`] if tagged output was lost.
 pub fn run(job: &Job, stop: &Stop, on_end: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
     let mut forwarders = Forwarders::new();
     let mut supervisor = Supervisor::new(job, stop)?;
@@ -29,9 +29,14 @@ pub fn run(job: &Job, stop: &Stop, on_end: &mut dyn FnMut(Outcome)) -> Result<Ou
             .map_err(Error::system("starting a thread for output"))?;
     }
     let outcome = supervisor.look_after(on_end)?;
-    forwarders.finish(job.grace);
-    Ok(outcome)
+    match forwarders.finish(job.grace) {
+        Some(source) => Err(Error::Output { source }),
+        None => Ok(outcome),
+    }
 }
+
+/// How long after an exit with an error to look for a rank that was killed and caused it (RANK-2).
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// How far the ending of a job has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +56,8 @@ struct Supervisor<'a> {
     /// When the phase ends, if it does by time.
     deadline: Option<Instant>,
     outcome: Option<Outcome>,
+    /// The first rank that exited with an error, and until when a better explanation is looked for.
+    suspect: Option<(u32, End, Instant)>,
 }
 
 /// Beside the ranks' own numbers.
@@ -70,6 +77,7 @@ impl<'a> Supervisor<'a> {
             phase: Phase::Running,
             deadline: job.limit.map(|limit| Instant::now() + limit),
             outcome: None,
+            suspect: None,
         })
     }
 
@@ -84,9 +92,9 @@ impl<'a> Supervisor<'a> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(self.ranks.len() + 1);
         while self.ranks.iter().any(|rank| rank.end.is_none()) {
             events.clear();
-            let left = self
-                .deadline
-                .map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
+            let until = self.suspect.map(|(_, _, until)| until);
+            let next = self.deadline.into_iter().chain(until).min();
+            let left = next.map(|next| timespec(next.saturating_duration_since(Instant::now())));
             match epoll::wait(
                 &self.epoll,
                 rustix::buffer::spare_capacity(&mut events),
@@ -99,10 +107,21 @@ impl<'a> Supervisor<'a> {
             for event in &events {
                 self.take(event.data.u64(), on_end);
             }
+            if let Some((rank, end, until)) = self.suspect
+                && Instant::now() >= until
+            {
+                self.fail(rank, end, on_end);
+            }
             if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 self.decide(Outcome::Overdue, on_end);
                 self.next_phase();
             }
+        }
+        if let Some((rank, end, _)) = self.suspect {
+            self.fail(rank, end, on_end);
+        }
+        if self.outcome.is_none() && self.job.keep_going {
+            self.outcome = self.outcome_of_survivors();
         }
         self.decide(Outcome::Done, on_end);
         Ok(self.outcome.unwrap_or(Outcome::Done))
@@ -122,10 +141,33 @@ impl<'a> Supervisor<'a> {
         let Some(end) = process.reap() else { return };
         // What has ended stays readable.
         let _ = epoll::delete(&self.epoll, &process.pidfd);
-        if end != End::Exited(0) && self.phase == Phase::Running {
+        if end == End::Exited(0) || self.phase != Phase::Running {
+            return;
+        }
+        match (end, self.suspect) {
+            _ if self.job.keep_going => on_end(Outcome::Failed { rank, end }),
+            (End::Killed(_), _) => self.fail(rank, end, on_end),
+            (End::Exited(_), None) => self.suspect = Some((rank, end, Instant::now() + LOOK_AGAIN)),
+            (End::Exited(_), Some(_)) => {}
+        }
+    }
+
+    /// Names the rank that failed, and ends the others.
+    fn fail(&mut self, rank: u32, end: End, on_end: &mut dyn FnMut(Outcome)) {
+        self.suspect = None;
+        if self.phase == Phase::Running {
             self.decide(Outcome::Failed { rank, end }, on_end);
             self.next_phase();
         }
+    }
+
+    /// The first rank that exited with an error; or the first of all, if every one was killed.
+    fn outcome_of_survivors(&self) -> Option<Outcome> {
+        let ends = || (0..).zip(&self.ranks).filter_map(|(rank, process)| Some((rank, process.end?)));
+        let exited = ends().find(|(_, end)| matches!(end, End::Exited(code) if *code != 0));
+        let all_killed = ends().all(|(_, end)| matches!(end, End::Killed(_)));
+        let failed = exited.or_else(|| ends().next().filter(|_| all_killed));
+        failed.map(|(rank, end)| Outcome::Failed { rank, end })
     }
 
     /// The first outcome stays.
@@ -138,6 +180,7 @@ impl<'a> Supervisor<'a> {
 
     /// Asks all to end; if that was done, kills them.
     fn next_phase(&mut self) {
+        self.suspect = None;
         let signal = match self.phase {
             Phase::Running => {
                 (self.phase, self.deadline) = (Phase::Asked, Some(Instant::now() + self.job.grace));
