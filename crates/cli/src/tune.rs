@@ -88,8 +88,8 @@ fn start(arguments: &TuneArguments) -> Result<ExitCode, String> {
     }
     add(&part, &rest)?;
     std::fs::rename(&part, path).map_err(writing)?;
-    print!("{}", std::fs::read_to_string(path).map_err(writing)?);
-    println!("\nwritten to {0}; use it with RINGWORK_TUNE={0}", path.display());
+    print_text(&std::fs::read_to_string(path).map_err(writing)?);
+    say!("\nwritten to {0}; use it with RINGWORK_TUNE={0}", path.display());
     Ok(ExitCode::SUCCESS)
 }
 

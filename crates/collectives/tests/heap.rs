@@ -6,7 +6,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "patterns are small numbers")]
 
 use ringwork_collectives::{
-    Algorithm, Team, all_gather, all_reduce, all_to_all, barrier, broadcast, reduce, reduce_scatter,
+    Team, all_gather, all_reduce, all_to_all, barrier, broadcast, reduce, reduce_scatter,
 };
 use ringwork_isa::{Barrier, Core, Device, Dtype, Rank, ReduceOp, Result, Segment, Shared, Tile, part_range};
 use ringwork_layout::{BufferPlace, CellRow, Layout};

@@ -20,6 +20,7 @@ mod vector_add;
 mod vector_graph;
 
 use crate::job::{Check, Job};
+use crate::output::say;
 use crate::report::bytes;
 use ringwork::prelude::Dtype;
 use serde_json::json;
