@@ -3,8 +3,8 @@
 use crate::output::{EXIT_BROKEN_PIPE, EXIT_OUTPUT, announce, complain, reader_is_gone};
 use crate::units::parse_time;
 use clap::{Args, ValueEnum};
-use ringwork::native::{End, Error};
 use ringwork::native::ranks::{self, Job, Outcome, Stop};
+use ringwork::native::{End, Error};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;

@@ -9,7 +9,6 @@ mod interrupt;
 mod job;
 mod launch;
 mod machine;
-mod nearest;
 mod output;
 mod report;
 mod run;

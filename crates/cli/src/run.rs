@@ -3,12 +3,12 @@
 use crate::devices::DeviceList;
 use crate::examples::{self, Example};
 use crate::job::{Job, Times};
-use crate::nearest::nearest;
 use crate::output::{announce, complain, print_error_text, print_text, say};
 use crate::{EXIT_INTERRUPTED, interrupt, machine, report};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use ringwork::isa::Algorithm;
+use ringwork::isa::nearest;
 use ringwork::native::memory::available_bytes;
 use ringwork::prelude::Dtype;
 use ringwork::runtime::{Platform, Simulation};
@@ -122,7 +122,10 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
         let unused = unused.join(", ");
         announce(
             "note",
-            format_args!("`{}` uses {max} of these devices; not started: {unused}", example.name),
+            format_args!(
+                "`{}` uses {max} of these devices; not started: {unused}",
+                example.name
+            ),
         );
     }
     let platform = match platform(arguments, dtype, &devices) {

@@ -8,7 +8,7 @@ mod rows;
 
 use crate::bench::{Bench, BenchArguments, Mode, Question, Roots};
 use crate::launch;
-use crate::output::complain;
+use crate::output::{complain, print_text, say};
 use crate::units::{parse_bytes, short_bytes};
 use clap::{Args, Parser};
 use indicatif::{ProgressBar, ProgressStyle};

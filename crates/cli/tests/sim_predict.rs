@@ -17,7 +17,7 @@ fn predictions_are_verified_bounded_and_say_who_wins() {
     let json = json("sim all -t full-3 -b 3K -e 300K -f 10 --json");
     assert_eq!(json["complete"], true);
     let rows = json["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), (4 + 6 + 7) * 3);
+    assert_eq!(rows.len(), (13 + 15) * 3 + 2);
     for row in rows {
         let (time, bound) = (
             row["time_ps"].as_u64().unwrap(),
@@ -70,7 +70,7 @@ fn csv_and_plots_are_written() {
         "sim broadcast -t ring-4 -e 16K --csv={csv} --plot {svg}"
     ));
     let lines = folder.read("a.csv");
-    assert_eq!(lines.lines().count(), 1 + 3 * (4 + 6) + 3, "{lines}");
+    assert_eq!(lines.lines().count(), 1 + 3 * 13 + 3 * 3, "{lines}");
     assert_eq!(lines.matches("topology,varied").count(), 1);
     assert!(folder.read("a.html").contains("<svg") && folder.read("a.svg").starts_with("<svg"));
     assert!(refused("sim all_reduce -t ring-4 --plot a.png").contains(".html or .svg"));
@@ -163,7 +163,7 @@ fn algorithms_for_networks_are_verified_on_every_kind_of_machine() {
             "sim all_reduce -t {topology} -b 100 -e 10000 -f 100 --json"
         ));
         let names = algorithms(&json);
-        assert_eq!(names.len(), if all { 10 } else { 7 }, "{topology}: {names:?}");
+        assert_eq!(names.len(), if all { 13 } else { 10 }, "{topology}: {names:?}");
         for name in NETWORK.iter().filter(|name| !names.contains(name)) {
             let left_out = &json["left_out"][0];
             assert!(

@@ -19,7 +19,7 @@ use crate::network::{self, Lanes};
 use crate::window::{self, Spread};
 use crate::{Team, packets};
 use ringwork_isa::{
-    Algorithm, Collective, Core, Error, In, MAX_RANKS, Out, Queues, Rank, ReduceOp, Result, Shared,
+    Algorithm, Collective, Core, Error, In, MAX_RANKS, Out, Queues, Rank, ReduceOp, Result, Shared, nearest,
 };
 
 /// One algorithm of one collective.
@@ -114,18 +114,9 @@ pub fn find(collective: Collective, algorithm: Algorithm) -> Option<&'static Ent
 /// # Errors
 /// What there is instead, and what was probably meant.
 pub fn named(collective: Collective, name: &str) -> std::result::Result<&'static Entry, String> {
-    let parsed = name.parse().ok();
-    parsed
-        .and_then(|algorithm| find(collective, algorithm))
-        .ok_or_else(|| {
-            let names: Vec<&str> = of(collective).map(|entry| entry.algorithm.name()).collect();
-            format!(
-                "{collective} has no algorithm `{}`; {}use one of {}",
-                name.escape_debug(),
-                suggestion(name, &names),
-                names.join(", ")
-            )
-        })
+    let wanted = one_of(of(collective).map(|entry| entry.algorithm), name);
+    let wanted = wanted.map_err(|instead| format!("{collective} has {instead}"))?;
+    find(collective, wanted).ok_or_else(|| format!("{collective} has no algorithm `{wanted}`"))
 }
 
 /// The algorithm of this name in any collective.
@@ -133,30 +124,28 @@ pub fn named(collective: Collective, name: &str) -> std::result::Result<&'static
 /// # Errors
 /// As [`named`].
 pub fn algorithm(name: &str) -> std::result::Result<Algorithm, String> {
-    let known = |algorithm: &Algorithm| CATALOGUE.iter().any(|entry| entry.algorithm == *algorithm);
-    name.parse().ok().filter(known).ok_or_else(|| {
-        let all = Algorithm::ALL.into_iter().filter(known);
-        let names: Vec<&str> = all.map(Algorithm::name).collect();
+    let used = |algorithm: &Algorithm| CATALOGUE.iter().any(|entry| entry.algorithm == *algorithm);
+    one_of(Algorithm::ALL.into_iter().filter(used), name).map_err(|instead| format!("there is {instead}"))
+}
+
+/// The algorithm of this name among those that can be used somewhere.
+///
+/// # Errors
+/// A sentence without its beginning: "no algorithm of this name", what was probably meant, and what there is.
+pub fn one_of(usable: impl Iterator<Item = Algorithm>, name: &str) -> std::result::Result<Algorithm, String> {
+    let usable: Vec<Algorithm> = usable.collect();
+    let wanted = name.parse().ok().filter(|wanted| usable.contains(wanted));
+    wanted.ok_or_else(|| {
+        let names: Vec<&str> = usable.iter().map(|one| one.name()).collect();
+        let meant = nearest(&name.to_ascii_lowercase(), names.iter().copied());
+        let meant = meant.map(|meant| format!("did you mean `{meant}`? "));
         format!(
-            "there is no algorithm `{}`; {}use one of {}",
+            "no algorithm `{}`; {}use one of {}",
             name.escape_debug(),
-            suggestion(name, &names),
+            meant.unwrap_or_default(),
             names.join(", ")
         )
     })
-}
-
-/// The known name that a mistyped one is nearest to, as the beginning of a sentence.
-fn suggestion(name: &str, names: &[&str]) -> String {
-    // Of a long input only the beginning counts, so that the work is bounded.
-    let name: String = name.chars().take(64).collect();
-    let near = names
-        .iter()
-        .map(|known| (strsim::levenshtein(&name.to_ascii_lowercase(), known), known));
-    near.min()
-        .filter(|(edits, known)| *edits <= known.len() / 2)
-        .map(|(_, known)| format!("did you mean `{known}`? "))
-        .unwrap_or_default()
 }
 
 impl Entry {

@@ -343,7 +343,7 @@ mod tests {
             |chooser: &mut Chooser, operation, way| chooser.ask(operation, way).unwrap_err().to_string();
         let ring = refused(&mut chooser, Collective::Broadcast, Some(Algorithm::Ring));
         assert!(
-            ring.contains("`ring` is no way to do broadcast; use one of packet, staged"),
+            ring.contains("broadcast has no algorithm `ring`; use one of packet, staged"),
             "{ring}"
         );
         assert!(refused(&mut chooser, Collective::Barrier, None).contains("no choice for `barrier`"));
@@ -356,7 +356,10 @@ mod tests {
             read.unwrap_err().to_string()
         };
         assert!(error("RINGWORK_ALGO", "all_reduce").contains("operation=algorithm"));
-        assert!(error("RINGWORK_ALGO", "all_reduce=rign").contains("`rign` is no way"));
+        assert!(
+            error("RINGWORK_ALGO", "all_reduce=rign")
+                .contains("all_reduce has no algorithm `rign`; did you mean `ring`?")
+        );
         assert!(error("RINGWORK_ALGO", "send=ring").contains("no choice for `send`"));
         assert!(error("RINGWORK_TUNE", "/nowhere/at/all").contains("RINGWORK_TUNE"));
     }

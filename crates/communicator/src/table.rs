@@ -9,16 +9,13 @@ use std::fmt::{self, Write};
 /// # Errors
 /// What there is instead.
 pub(crate) fn named(collective: Collective, name: &str) -> Result<Algorithm, String> {
-    let entry = catalogue::named(collective, name)?;
-    if usable(entry) {
-        return Ok(entry.algorithm);
-    }
-    let names: Vec<_> = choices(collective).map(Algorithm::name).collect();
-    Err(format!(
-        "`{}` goes by messages between neighbours, which a communicator on one host does not use; use one of {}",
-        entry.algorithm,
-        names.join(", ")
-    ))
+    catalogue::one_of(choices(collective), name).map_err(|instead| match catalogue::named(collective, name) {
+        Ok(entry) => format!(
+            "`{}` sends messages between neighbours, which a communicator on one host does not; {collective} has {instead}",
+            entry.algorithm
+        ),
+        Err(_) => format!("{collective} has {instead}"),
+    })
 }
 
 /// The algorithms of a collective that a communicator can use.

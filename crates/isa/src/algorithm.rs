@@ -136,7 +136,12 @@ impl FromStr for Algorithm {
             name => name,
         };
         let found = Algorithm::ALL.into_iter().find(|one| one.name() == known);
-        found.ok_or_else(|| format!("there is no algorithm `{}`", name.escape_debug()))
+        found.ok_or_else(|| {
+            let meant = crate::nearest(name, Algorithm::ALL.map(Algorithm::name));
+            let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
+            let name = name.escape_debug();
+            format!("there is no algorithm `{name}`{}", meant.unwrap_or_default())
+        })
     }
 }
 

@@ -111,6 +111,12 @@ const NONE: u8 = u8::MAX;
 const NO_NIBBLE: u8 = 15;
 const _: () = assert!(Dtype::ALL.len() <= NO_NIBBLE as usize && ReduceOp::ALL.len() < NO_NIBBLE as usize);
 
+/// The number of a type without its size, which the low bits of a [`Dtype`] hold.
+#[inline(always)]
+fn nibble(dtype: Dtype) -> u8 {
+    dtype as u8 >> 2
+}
+
 impl Fingerprint {
     /// Call number `sequence` of a communicator.
     #[must_use]
@@ -119,7 +125,7 @@ impl Fingerprint {
         Fingerprint {
             sequence,
             operation: operation.into(),
-            what: dtype as u8 | NO_NIBBLE << 4,
+            what: nibble(dtype) | NO_NIBBLE << 4,
             algorithm: NONE,
             root: NONE,
             count,
@@ -206,7 +212,7 @@ impl Fingerprint {
 
     fn dtype(&self) -> Option<Dtype> {
         let mut all = Dtype::ALL.into_iter();
-        all.find(|known| *known as u8 == self.what & NO_NIBBLE)
+        all.find(|known| nibble(*known) == self.what & NO_NIBBLE)
     }
 
     fn op(&self) -> Option<ReduceOp> {
@@ -254,6 +260,17 @@ impl fmt::Display for Fingerprint {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn every_type_and_reduction_survives_the_trip() {
+        for dtype in Dtype::ALL {
+            for op in ReduceOp::ALL {
+                let call = Fingerprint::new(1, Collective::Reduce, dtype, 3).reducing(op);
+                assert_eq!(Fingerprint::from_words(call.words()), Some(call));
+                assert_eq!(call.to_string(), format!("reduce of 3 x {dtype}, {op} (call 1)"));
+            }
+        }
+    }
 
     proptest! {
         #[test]

@@ -18,6 +18,7 @@ mod fingerprint;
 mod float;
 mod host_port;
 mod ids;
+mod nearest;
 mod op;
 mod packet;
 mod port_layout;
@@ -50,6 +51,7 @@ pub use float::Float;
 pub use half::{bf16, f16};
 pub use host_port::{HostPort, Received, Reply, Request};
 pub use ids::{Device, Level, MAX_RANKS, Rank, Segment};
+pub use nearest::nearest;
 pub use op::ReduceOp;
 pub use packet::{
     FLAGGED_BYTES, LINE_BYTES, LINE_WORDS, Packets, is_beside_flag, packet_lines, packet_payload,

@@ -4,6 +4,7 @@ use crate::backend::Failure;
 use crate::timeline::Recent;
 use ringwork_isa::{Device, Dtype};
 use std::fmt;
+use std::time::Duration;
 
 /// The result of an operation on a worker.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -49,7 +50,7 @@ pub enum Error {
         /// Whether it has run, and waited to be done.
         deferred: bool,
         /// For how long.
-        after_ms: u128,
+        after_ms: u64,
         /// Such as `signal 0 of rank 1 in window "tp" >= 3, it is 0`.
         waited_for: String,
         /// Chips that could not do their part: they were stopped.
@@ -125,7 +126,7 @@ pub enum Error {
         /// The chip that it leads to.
         device: Device,
         /// For how long.
-        after_ms: u128,
+        after_ms: u64,
         /// Such as `a response`.
         what: String,
         /// What the chip was last seen doing.
@@ -320,7 +321,7 @@ impl Error {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopped {
     /// The chips; those of a worker below with its name, such as `left, chip 1`.
-    pub chips: Vec<(String, u32)>,
+    pub chips: Box<[(String, u32)]>,
 }
 
 impl Stopped {
@@ -378,7 +379,7 @@ pub enum Cause {
     /// It made no progress and was ended.
     Stuck {
         /// For how long.
-        after_ms: u128,
+        after_ms: u64,
         /// What it was last seen doing.
         last_seen: String,
     },
@@ -455,3 +456,8 @@ impl TaskFailure {
 }
 
 impl std::error::Error for TaskFailure {}
+
+/// Whole milliseconds, as errors have them.
+pub(crate) fn millis(elapsed: Duration) -> u64 {
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+}

@@ -20,7 +20,7 @@ pub use message::{Message, Slot};
 
 use crate::buffer::{Buffer, SignalRow};
 use crate::domain::{Domain, DomainSpec};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, millis};
 use crate::node::{Node, Shared, State};
 use crate::run_to_completion::Progress;
 use ringwork_isa::{
@@ -358,7 +358,7 @@ impl<T: Element> Inner<T> {
                 return Err(Error::PortSilent {
                     worker: state.name.clone(),
                     device: self.device,
-                    after_ms: start.elapsed().as_millis(),
+                    after_ms: millis(start.elapsed()),
                     what: what.into(),
                     last_seen: state.last_seen(self.device),
                     stopped: state.stopped(),

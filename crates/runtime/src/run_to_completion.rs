@@ -6,7 +6,7 @@
 //!   the limit, or because no task is left that could change that signal; provided that host closures end (HOST-2).
 //! - **RUN-2 (unlocked).** The node is not locked while a thread waits, where the backend allows that.
 
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, Error, Result, millis};
 use crate::node::{Shared, State};
 use crate::segments::Sort;
 use ringwork_engine::{Link, TaskId};
@@ -236,7 +236,7 @@ impl State {
             if since.elapsed() < self.wait_limit {
                 continue;
             }
-            let after_ms = since.elapsed().as_millis();
+            let after_ms = millis(since.elapsed());
             let waited_for = self.describe_condition(&waiting.condition, waiting.value);
             let work = self.engine.payload(waiting.task);
             let task = work.map_or_else(String::new, ToString::to_string);
@@ -281,7 +281,7 @@ impl State {
                 let stopped = if stopped { "; a signal had stopped it" } else { "" };
                 self.backend.kill(chip);
                 let cause = Cause::Stuck {
-                    after_ms: still.as_millis(),
+                    after_ms: millis(still),
                     last_seen: seen.what + stopped,
                 };
                 self.lose(chip, &cause);

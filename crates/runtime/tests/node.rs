@@ -294,7 +294,7 @@ fn a_failure_carries_its_path_and_frees_its_partners_and_the_next_run_is_clean()
             "{error}"
         );
         assert!(
-            error.contains("tests/node.rs:") && error.ends_with("this rank has had enough"),
+            error.contains("tests/support/kernels.rs:") && error.ends_with("this rank has had enough"),
             "{error}"
         );
         run(99).unwrap();

@@ -1,7 +1,7 @@
 //! What sizes and bandwidths mean for each collective in a benchmark (nccl-tests' conventions).
 
-use crate::nearest::nearest;
 use ringwork::isa::Collective;
+use ringwork::isa::nearest;
 use std::ops::Range;
 use std::str::FromStr;
 

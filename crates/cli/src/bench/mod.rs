@@ -17,9 +17,7 @@ pub(crate) use collective::{Collectives, bus_factor};
 pub(crate) use measure::{Bench, Question};
 
 use crate::launch;
-use crate::output::{
-    EXIT_BROKEN_PIPE, append, begin_lines, complain, reader_is_gone, say, write_new,
-};
+use crate::output::{EXIT_BROKEN_PIPE, append, begin_lines, complain, reader_is_gone, say, write_new};
 use indicatif::{ProgressBar, ProgressStyle};
 use plot::of_rows;
 use ringwork::communicator::{Communicator, Error};
@@ -81,7 +79,11 @@ fn launch_ms(job: &Job) -> Result<f64, ExitCode> {
         let outcome = Stop::new().and_then(|stop| ranks::run(&job, &stop, &mut |how| launch::say(&job, how)));
         match outcome {
             Ok(Outcome::Done) => *time = start.elapsed().as_secs_f64() * 1e3,
-            Ok(failed) => return Err(ExitCode::from(u8::try_from(failed.exit_code()).unwrap_or(u8::MAX))),
+            Ok(failed) => {
+                return Err(ExitCode::from(
+                    u8::try_from(failed.exit_code()).unwrap_or(u8::MAX),
+                ));
+            }
             Err(error) => {
                 complain(&error);
                 return Err(ExitCode::FAILURE);

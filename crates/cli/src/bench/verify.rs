@@ -91,7 +91,7 @@ mod tests {
                             let folded = (1..ranks).fold(first, |acc, rank| {
                                 T::combine(op, acc, pattern.input::<T>(rank, i).widen())
                             });
-                            assert_eq!(T::narrow(folded), pattern.reduced::<T>(0..ranks as u32, i), "{dtype} {op} {ranks} {i}");
+                            assert_eq!(T::narrow(folded), pattern.reduced::<T>(0..u32::try_from(ranks).unwrap(), i), "{dtype} {op} {ranks} {i}");
                         }
                     }
                 }

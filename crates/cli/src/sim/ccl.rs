@@ -10,8 +10,8 @@
 //! ```
 
 use super::call::QueueSettings;
-use crate::nearest::nearest;
 use ringwork::collectives::catalogue;
+use ringwork::isa::nearest;
 use ringwork::isa::{Algorithm, Collective, Dtype};
 use ringwork::sim::yaml::{Reader, Table, Tree};
 use ringwork::sim::{Topology, Unit};

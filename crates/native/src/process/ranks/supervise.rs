@@ -163,7 +163,11 @@ impl<'a> Supervisor<'a> {
 
     /// The first rank that exited with an error; or the first of all, if every one was killed.
     fn outcome_of_survivors(&self) -> Option<Outcome> {
-        let ends = || (0..).zip(&self.ranks).filter_map(|(rank, process)| Some((rank, process.end?)));
+        let ends = || {
+            (0..)
+                .zip(&self.ranks)
+                .filter_map(|(rank, process)| Some((rank, process.end?)))
+        };
         let exited = ends().find(|(_, end)| matches!(end, End::Exited(code) if *code != 0));
         let all_killed = ends().all(|(_, end)| matches!(end, End::Killed(_)));
         let failed = exited.or_else(|| ends().next().filter(|_| all_killed));
