@@ -23,10 +23,12 @@ fn predictions_are_verified_bounded_and_say_who_wins() {
             row["time_ps"].as_u64().unwrap(),
             row["bound_ps"]["total"].as_u64().unwrap(),
         );
-        assert!(time >= bound && bound > 0, "{row}");
+        // A barrier moves nothing, so that nothing bounds it.
+        assert!(time >= bound && (bound > 0) == (row["op"] != "barrier"), "{row}");
         assert!(row["percent_of_bound"].as_f64().unwrap() <= 100.0, "{row}");
         assert_eq!(row["verified"], true);
-        assert!(row["busiest"]["link"].as_str().unwrap().contains('>'), "{row}");
+        let link = row["busiest"]["link"].as_str().unwrap();
+        assert!(link.contains('>') || row["op"] == "barrier", "{row}");
     }
 }
 
@@ -171,7 +173,7 @@ fn algorithms_for_networks_are_verified_on_every_kind_of_machine() {
                 "{left_out}"
             );
             assert!(
-                left_out["why"].as_str().unwrap().contains("no grid"),
+                left_out["why"].as_str().unwrap().contains("not a grid"),
                 "{left_out}"
             );
             let error = refused(&format!("sim all_reduce -t {topology} --algo {name}"));

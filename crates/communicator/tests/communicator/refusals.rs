@@ -149,7 +149,7 @@ fn a_rank_that_drops_its_communicator_is_named_at_once() {
                 .unwrap_err()
                 .to_string();
             assert!(
-                text.contains("rank 1 has left: it dropped its communicator"),
+                text.contains("rank 1 called leave: it dropped its communicator"),
                 "{text}"
             );
         }

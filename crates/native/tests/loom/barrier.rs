@@ -2,15 +2,15 @@
 
 use super::explore;
 use super::small_core::SmallCore;
-use ringwork_isa::{Barrier, Core, Rank, Result, Shared, Tile};
+use ringwork_isa::{Barrier, Core, Epoch, Rank, Result, Shared, Tile};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 /// Which part of the scratch an epoch uses.
-type Slot = fn(Shared<u8>, i32) -> Shared<u8>;
+type Slot = fn(Shared<u8>, Epoch) -> Shared<u8>;
 
-fn by_parity(scratch: Shared<u8>, epoch: i32) -> Shared<u8> {
+fn by_parity(scratch: Shared<u8>, epoch: Epoch) -> Shared<u8> {
     scratch.half(epoch)
 }
 
@@ -24,7 +24,7 @@ async fn exchange<C: Core>(
 ) -> Result<()> {
     for round in 1..=rounds {
         let epoch = meet.epoch(core).await?;
-        assert_eq!(epoch, i32::from(round));
+        assert_eq!(epoch, Epoch::of(round.into()));
         let slot = slot(scratch, epoch);
         let value = |rank: u32| 10 * round + u8::try_from(rank).unwrap();
         core.store(slot, &Tile::new(vec![value(meet.rank().0)])).await?;
@@ -79,11 +79,13 @@ fn three_ranks_meet_three_times() {
 #[test]
 #[should_panic(expected = "was overwritten")]
 fn broken_one_scratch_for_all_epochs_is_overwritten_while_it_is_read() {
-    meets(2, 2, 2, |scratch, _| scratch.half(0));
+    meets(2, 2, 2, |scratch, _| scratch.half(Epoch::default()));
 }
 
 #[test]
 #[should_panic(expected = "was overwritten")]
 fn broken_scratch_by_the_wrong_parity_is_overwritten_while_it_is_read() {
-    meets(2, 2, 3, |scratch, epoch| scratch.half(epoch / 2));
+    meets(2, 2, 3, |scratch, epoch| {
+        scratch.half(Epoch::of(i32::from(epoch) / 2))
+    });
 }

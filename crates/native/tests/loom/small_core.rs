@@ -3,8 +3,9 @@
 use super::PATIENCE;
 use loom::cell::UnsafeCell;
 use ringwork_isa::{
-    Attribution, Barrier, CanRead, CanWrite, Compare, Core, Device, Element, Error, Notify, Rank, ReduceOp,
-    Region, Result, Segment, Shared, Signal, Signals, Sources, Span, Tile, Work,
+    Attribution, Barrier, CanRead, CanWrite, Compare, Core, Destinations, Device, Element, ElementType,
+    Epoch, Error, Notify, OwnSignal, Packets, Rank, Readable, ReduceOp, Region, Result, Segment, Shared,
+    Signal, Signals, Sources, Span, TileValues, Work, Writable,
 };
 use ringwork_native::cell::Cell;
 use std::future::{Future, ready};
@@ -82,40 +83,40 @@ impl Core for SmallCore {
         Box::leak(Box::default())
     }
 
-    fn copy<T: Element>(
+    fn copy<T: ElementType>(
         &self,
-        _: Region<T, impl CanWrite>,
-        _: Region<T, impl CanRead>,
+        _: impl Writable<T>,
+        _: impl Readable<T>,
     ) -> impl Future<Output = Result<()>> {
         unused()
     }
 
-    fn reduce<T: Element>(
+    fn reduce<T: ElementType>(
         &self,
-        _: Region<T, impl CanWrite>,
+        _: impl Destinations<T>,
         _: impl Sources<T>,
         _: ReduceOp,
     ) -> impl Future<Output = Result<()>> {
         unused()
     }
 
-    fn load<T: Element>(&self, src: Region<T, impl CanRead>) -> impl Future<Output = Result<Tile<T>>> {
-        let bytes: Vec<u8> = self
-            .bytes(&src.span())
-            .iter()
-            // SAFETY: loom checks that no other thread writes it.
-            .map(|byte| byte.with(|at| unsafe { *at }))
-            .collect();
-        ready(Ok(Tile::new(bytemuck::pod_collect_to_vec(&bytes))))
+    fn load<T: ElementType>(&self, src: impl Readable<T>) -> impl Future<Output = Result<T::Tile>> {
+        let span = src.span();
+        let bytes = self.bytes(&span);
+        ready(Ok(T::Tile::filled(span.dtype, bytes.len(), |to| {
+            for (to, byte) in to.iter_mut().zip(bytes) {
+                // SAFETY: loom checks that no other thread writes it.
+                *to = byte.with(|at| unsafe { *at });
+            }
+        })))
     }
 
-    fn store<T: Element>(
+    fn store<T: ElementType>(
         &self,
-        dst: Region<T, impl CanWrite>,
-        tile: &Tile<T>,
+        dst: impl Writable<T>,
+        tile: &T::Tile,
     ) -> impl Future<Output = Result<()>> {
-        let from: &[u8] = bytemuck::cast_slice(tile.values());
-        for (byte, value) in self.bytes(&dst.span()).iter().zip(from) {
+        for (byte, value) in self.bytes(&dst.span()).iter().zip(tile.bytes()) {
             // SAFETY: loom checks that no other thread is at it.
             byte.with_mut(|at| unsafe { *at = *value });
         }
@@ -126,33 +127,31 @@ impl Core for SmallCore {
         unused()
     }
 
-    fn put_packet<T: Element>(
+    fn put_packet<T: ElementType>(
         &self,
-        _: Shared<i64>,
+        _: &Packets,
         _: Region<T, impl CanRead>,
-        _: i32,
+        _: Epoch,
     ) -> impl Future<Output = Result<()>> {
         unused()
     }
 
-    fn get_packet<T: Element>(
+    fn get_packet<T: ElementType>(
         &self,
         _: Region<T, impl CanWrite>,
-        _: Shared<i64>,
-        _: Signal,
-        _: i32,
+        _: &Packets,
+        _: Epoch,
     ) -> impl Future<Output = Result<()>> {
         unused()
     }
 
-    fn reduce_packets<T: Element>(
+    fn reduce_packets<T: ElementType>(
         &self,
         _: Region<T, impl CanWrite>,
         _: Region<T, impl CanRead>,
-        _: Shared<i64>,
-        _: Signal,
+        _: &Packets,
         _: ReduceOp,
-        _: i32,
+        _: Epoch,
     ) -> impl Future<Output = Result<()>> {
         unused()
     }
@@ -167,15 +166,36 @@ impl Core for SmallCore {
         }
     }
 
-    fn wait(&self, signal: Signal, compare: Compare, operand: i32) -> impl Future<Output = Result<i32>> {
+    fn wait(
+        &self,
+        signal: Signal,
+        compare: Compare,
+        operand: impl Into<i32>,
+    ) -> impl Future<Output = Result<()>> {
+        let operand = operand.into();
         async move {
             let satisfied = |value| compare.holds(value, operand);
             let waited = self.cell(&signal).wait(PATIENCE, None, satisfied, |_| None::<()>);
-            Ok(waited.unwrap())
+            waited.unwrap();
+            Ok(())
         }
+    }
+
+    fn test(
+        &self,
+        signal: Signal,
+        compare: Compare,
+        operand: impl Into<i32>,
+    ) -> impl Future<Output = Result<bool>> {
+        let operand = operand.into();
+        async move { Ok(compare.holds(self.cell(&signal).load(), operand)) }
     }
 
     fn peek(&self, signal: Signal) -> impl Future<Output = Result<i32>> {
         async move { Ok(self.cell(&signal).load()) }
+    }
+
+    fn own_value(&self, signal: OwnSignal) -> impl Future<Output = Result<i32>> {
+        self.peek(signal.signal())
     }
 }
