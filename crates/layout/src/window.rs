@@ -3,7 +3,7 @@
 use crate::{BUFFER_ALIGN_BYTES, Layout, LayoutError, MAX_SIGNALS};
 use ringwork_isa::{Dtype, Segment};
 
-/// Hands out the places of a window, one behind the other. See the [crate](crate) for an example.
+/// Hands out the places of a window, one behind the other. See the [crate] for an example.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WindowBuilder {
     cells: u32,
