@@ -2,9 +2,9 @@
 
 use crate::interrupt;
 use indicatif::ProgressBar;
-use ringwork::isa::Algorithm;
+use ringwork::collectives::catalogue::Entry;
 use ringwork::prelude::*;
-use ringwork::runtime::{Clock, NodeBuilder, Platform, Simulated};
+use ringwork::runtime::{Clock, NodeBuilder, Platform, Simulated, TeamSpec};
 use ringwork::sim::timeline::Timeline;
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -15,7 +15,10 @@ pub(crate) struct Job {
     pub(crate) devices: Vec<u32>,
     pub(crate) count: usize,
     pub(crate) dtype: Dtype,
-    pub(crate) algorithm: Algorithm,
+    /// How its collective is done. Examples without a collective do not look at it.
+    pub(crate) entry: &'static Entry,
+    /// The sides of the grid that its ranks form, if they form one.
+    pub(crate) grid: Option<Vec<u32>>,
     pub(crate) rounds: u32,
     pub(crate) bar: ProgressBar,
     pub(crate) platform: Platform,
@@ -78,6 +81,15 @@ impl Job {
         times.clocks = vec![clock];
         interrupt::watch(node.interrupter());
         Ok(node)
+    }
+
+    /// The memory for collectives of up to so many elements, by the algorithm that was chosen.
+    pub(crate) fn team(&self, elements: usize) -> TeamSpec {
+        let team = TeamSpec::new(self.dtype, elements).algorithm(self.entry);
+        match &self.grid {
+            Some(sides) => team.grid(sides.clone()),
+            None => team,
+        }
     }
 
     /// Launches a pod of two nodes that share the devices.

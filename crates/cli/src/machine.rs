@@ -1,6 +1,9 @@
 //! Machines as a user names them: a file, or a preset.
 
+use ringwork::native::read_config_file;
 use ringwork::sim::{Topology, preset_yaml};
+use std::io::ErrorKind;
+use std::path::Path;
 
 /// The machine in a file, or the preset of this name.
 ///
@@ -17,9 +20,11 @@ pub(crate) fn source(name: &str) -> Result<(String, String), String> {
         return Ok((name.to_owned(), text));
     }
     let looks_like_a_file = name.contains(['/', '.']);
-    match std::fs::read_to_string(name) {
+    match read_config_file(Path::new(name)) {
         Ok(text) => Ok((name.to_owned(), text)),
-        Err(error) if looks_like_a_file => Err(format!("{name}: {error}")),
+        Err(error) if looks_like_a_file || error.kind() != ErrorKind::NotFound => {
+            Err(format!("{name}: {error}"))
+        }
         Err(_) => Topology::preset(name)
             .map(|_| Default::default())
             .map_err(|error| error.to_string()),

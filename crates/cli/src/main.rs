@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod check;
 mod devices;
 mod doctor;
 mod examples;
@@ -18,6 +19,8 @@ mod tune;
 mod units;
 
 use clap::{Parser, Subcommand};
+use output::print_text;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Multi-chip programs: kernels, the memory they share, and the order they run in.
@@ -49,6 +52,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Prove that algorithms have no race, deadlock or wrong result
+    Check(check::CheckArguments),
     /// Say what this machine offers, and whether anything is missing
     Doctor {
         /// As one JSON object
@@ -61,7 +66,16 @@ enum Command {
 const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    ringwork::native::fail_beyond_file_size_limit();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => error.exit(),
+        Err(help) => {
+            print_help(&help);
+            return ExitCode::SUCCESS;
+        }
+    };
+    match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Launch(arguments) => launch::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
@@ -72,6 +86,19 @@ fn main() -> ExitCode {
             examples::print_list(json);
             ExitCode::SUCCESS
         }
+        Command::Check(arguments) => check::run(&arguments),
         Command::Doctor { json } => doctor::run(json),
+    }
+}
+
+/// Prints help or the version. clap's own `exit` ignores that output cannot be written.
+fn print_help(help: &clap::Error) {
+    let colours =
+        std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+    let text = help.render();
+    if colours {
+        print_text(&text.ansi().to_string());
+    } else {
+        print_text(&text.to_string());
     }
 }

@@ -175,7 +175,7 @@ pub(crate) fn json(example: &Example, job: &Job, checks: &[Check]) -> Value {
         "devices": job.devices,
         "count": job.count,
         "dtype": job.dtype.name(),
-        "algo": example.takes_algo.then(|| job.algorithm.name()),
+        "algo": example.choice.collective().map(|_| job.entry.algorithm.name()),
         "rounds": times.rounds.len(),
         "verified": verified(checks),
         "checks": checks.iter().map(check).collect::<Vec<_>>(),
@@ -228,7 +228,8 @@ mod tests {
     use super::*;
     use crate::examples;
     use indicatif::ProgressBar;
-    use ringwork::isa::Algorithm;
+    use ringwork::collectives::catalogue;
+    use ringwork::isa::{Algorithm, Collective};
     use ringwork::prelude::*;
     use std::cell::RefCell;
 
@@ -242,7 +243,8 @@ mod tests {
             devices: devices.to_vec(),
             count: 3,
             dtype: Dtype::F32,
-            algorithm: Algorithm::Ring,
+            entry: catalogue::find(Collective::AllReduce, Algorithm::Ring).unwrap(),
+            grid: None,
             rounds: 1,
             bar: ProgressBar::hidden(),
             platform: Platform::Native,
@@ -275,7 +277,7 @@ mod tests {
         let text = lines(example("allreduce"), &job(&[0, 11], &[20, 10, 30]), &checks);
         assert_eq!(
             text,
-            "allreduce: ring sum of 3 x f32 (12 B) per rank, on devices 0, 11\n  \
+            "allreduce: 3 x f32 (12 B) per rank, ring, on devices 0, 11\n  \
                device 0   rank 0  ok     3 values as expected\n  \
                device 11  rank 1  WRONG  element 2 is 7, should be 2\n\
              WRONG RESULT: 3 rounds, 20.0 us each (median; 10.0 us to 30.0 us); chips up in 4.00 ms\n"
@@ -306,7 +308,7 @@ mod tests {
         let checks = [check(0, "", &[0.0])];
         let choice = |name| json(example(name), &job(&[0], &[5]), &checks)["algo"].clone();
         assert_eq!(choice("allreduce"), "ring");
-        assert_eq!(choice("broadcast"), Value::Null);
+        assert_eq!(choice("vector_add"), Value::Null);
     }
 
     #[test]

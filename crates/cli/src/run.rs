@@ -1,13 +1,15 @@
 //! `ringwork run`: an example, verified.
 
 use crate::devices::DeviceList;
-use crate::examples::{self, Example};
+use crate::examples::{self, Choice, Example};
 use crate::job::{Job, Times};
 use crate::output::{announce, complain, print_error_text, print_text, say};
+use crate::sim::ccl;
 use crate::{EXIT_INTERRUPTED, interrupt, machine, report};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use ringwork::isa::Algorithm;
+use ringwork::ccl::Ccl;
+use ringwork::collectives::catalogue::{self, Entry};
 use ringwork::isa::nearest;
 use ringwork::native::memory::available_bytes;
 use ringwork::prelude::Dtype;
@@ -35,12 +37,15 @@ pub(crate) struct RunArguments {
     /// The chips: 0-3 or 0,2,5
     #[arg(short, long)]
     devices: Option<DeviceList>,
-    /// How it reduces: onephase, twophase (unless said otherwise), ring, bidirectional-ring
+    /// How its collective is done; `ringwork examples --json` lists what each example can do
+    #[arg(long, value_name = "NAME")]
+    algo: Option<String>,
+    /// Take the algorithm, the number of ranks and elements and their type from this file, if they are not said here
+    #[arg(long, value_name = "ccl.yaml")]
+    ccl: Option<PathBuf>,
+    /// Elements per rank [default: 256]
     #[arg(long)]
-    algo: Option<Algorithm>,
-    /// Elements per rank
-    #[arg(long, default_value_t = 256)]
-    count: usize,
+    count: Option<usize>,
     /// Type of the elements: f32, f16, bf16, f64, i8, u8, i32, i64 [default: f32, or what the example has]
     #[arg(long)]
     dtype: Option<Dtype>,
@@ -75,39 +80,18 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
         );
         return refuse(&format!("there is no example `{}`; {hint}", arguments.name));
     };
-    let mut devices = arguments
-        .devices
-        .clone()
-        .map_or_else(|| (0..example.default_devices).collect(), |list| list.0);
-    if arguments.count > MAX_COUNT {
-        return refuse(&format!(
-            "--count {} is more than {MAX_COUNT}; ask for less",
-            arguments.count
-        ));
-    }
+    let settings = match Settings::resolve(example, arguments) {
+        Ok(settings) => settings,
+        Err(why) => return refuse(&why),
+    };
+    let (entry, count, dtype) = (settings.entry, settings.count, settings.dtype);
+    let mut devices = settings.devices;
     if devices.len() < example.min_devices {
         return refuse(&format!(
             "`{}` needs at least {} devices; use -d",
             example.name, example.min_devices
         ));
     }
-    if arguments.algo.is_some() && !example.takes_algo {
-        return refuse(&format!(
-            "`{}` has one way to do it; leave --algo out",
-            example.name
-        ));
-    }
-    if arguments.algo == Some(Algorithm::Packet) {
-        return refuse(
-            "packets are what a communicator uses; for an example use onephase, twophase, ring or bidirectional-ring",
-        );
-    }
-    let usual = if example.dtypes.contains(&Dtype::F32) {
-        Dtype::F32
-    } else {
-        example.dtypes[0]
-    };
-    let dtype = arguments.dtype.unwrap_or(usual);
     if !example.dtypes.contains(&dtype) {
         let have: Vec<_> = example.dtypes.iter().map(ToString::to_string).collect();
         return refuse(&format!(
@@ -132,12 +116,17 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
         Ok(platform) => platform,
         Err(why) => return refuse(&why),
     };
+    let grid = grid(&platform, &devices);
+    if let (Choice::Of(_), Err(why)) = (example.choice, entry.fits(ranks(&devices), grid.as_deref())) {
+        return refuse(&why);
+    }
     let job = Job {
         platform,
         devices,
-        count: arguments.count,
+        count,
         dtype,
-        algorithm: arguments.algo.unwrap_or(Algorithm::TwoPhase),
+        entry,
+        grid,
         rounds: arguments.rounds,
         bar: bar(arguments),
         times: RefCell::new(Times::default()),
@@ -150,6 +139,59 @@ pub(crate) fn run(arguments: &RunArguments) -> ExitCode {
             complain(&why);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What the command line and the file together ask for.
+struct Settings {
+    entry: &'static Entry,
+    devices: Vec<u32>,
+    count: usize,
+    dtype: Dtype,
+}
+
+impl Settings {
+    fn resolve(example: &Example, arguments: &RunArguments) -> Result<Settings, String> {
+        let explain = |why: String| format!("`{}`: {why}", example.name);
+        let ccl = match (&arguments.ccl, example.choice.collective()) {
+            (Some(_), None) => return Err(explain("there is no collective in it; leave --ccl out".into())),
+            (Some(path), Some(_)) => ccl::load(path)?,
+            (None, _) => Ccl::default(),
+        };
+        // The file may say how large the call is only for an algorithm, and the algorithm only for a size: what it says by
+        // name comes first.
+        let usual = example.choice.entry(arguments.algo.as_deref()).map_err(explain)?;
+        let collective = usual.collective;
+        let by_name = ccl.named(collective).or(ccl.default_algorithm());
+        let of = (collective, by_name.unwrap_or(usual.algorithm));
+        let devices: Vec<u32> = match (&arguments.devices, ccl.world_size(of)) {
+            (Some(list), _) => list.0.clone(),
+            (None, Some(size)) => (0..size.ranks).collect(),
+            (None, None) => (0..example.default_devices).collect(),
+        };
+        let count = arguments.count.or(ccl.n_elem(of)).unwrap_or(256);
+        if count > MAX_COUNT {
+            return Err(format!("--count {count} is more than {MAX_COUNT}; ask for less"));
+        }
+        let all: Dtype = match example.dtypes.contains(&Dtype::F32) {
+            true => Dtype::F32,
+            false => example.dtypes[0],
+        };
+        let dtype = arguments.dtype.or(ccl.dtype(of)).unwrap_or(all);
+        let bytes = count.saturating_mul(dtype.bytes()) as u64;
+        let chosen = ccl.algorithm(collective, ranks(&devices), bytes);
+        let entry = match (&arguments.algo, chosen) {
+            (None, Some(chosen)) if catalogue::find(collective, chosen).is_some() => {
+                example.choice.entry(Some(chosen.name())).map_err(explain)?
+            }
+            _ => usual,
+        };
+        Ok(Settings {
+            entry,
+            devices,
+            count,
+            dtype,
+        })
     }
 }
 
@@ -196,6 +238,22 @@ fn platform(arguments: &RunArguments, dtype: Dtype, devices: &[u32]) -> Result<P
     Ok(Platform::Sim(
         Simulation::new(topology).trace(arguments.trace.is_some()),
     ))
+}
+
+fn ranks(devices: &[u32]) -> u32 {
+    u32::try_from(devices.len()).unwrap_or(u32::MAX)
+}
+
+/// The sides of the grid that the devices form. On a host everything is equally near, so that any grid will do: the
+/// one with the most even sides.
+fn grid(platform: &Platform, devices: &[u32]) -> Option<Vec<u32>> {
+    let ranks = ranks(devices);
+    if let Platform::Sim(simulation) = platform {
+        let in_order = devices.iter().copied().eq(0..ranks);
+        return in_order.then(|| simulation.topology().grid(ranks)).flatten();
+    }
+    let rows = (1..=ranks).rfind(|rows| rows * rows <= ranks && ranks.is_multiple_of(*rows))?;
+    Some(vec![ranks / rows, rows])
 }
 
 /// The ranks whose patterns add up exactly.

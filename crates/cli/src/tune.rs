@@ -1,8 +1,8 @@
 //! `ringwork tune`: which way to do each collective is fastest here, written down for the communicator.
 //!
 //! Like the benchmark it starts itself again as ranks, once for every number of ranks; rank 0 adds its rows to the
-//! file. The rows are those of the communicator's table: `operation ranks ranks-per-core bytes way`, of which the
-//! first that fits counts; ways in the window fit only data that is there.
+//! file. The rows are the `choices` of a `ccl.yaml`, of which the first that fits counts; algorithms in the window fit
+//! only data that is there.
 
 mod rows;
 
@@ -12,22 +12,23 @@ use crate::output::{complain, print_text, say};
 use crate::units::{parse_bytes, short_bytes};
 use clap::{Args, Parser};
 use indicatif::{ProgressBar, ProgressStyle};
-use ringwork::communicator::{Communicator, Error, Table, choices, choosable};
+use ringwork::communicator::{Communicator, Error, choices, choosable};
 use ringwork::isa::{Algorithm, Collective, ReduceOp};
 use ringwork::native::ranks::{Job, RANK_VARIABLE};
 use rows::{Measured, Seats, rows};
 use std::fmt::Write;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What `ringwork tune` takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Use it with RINGWORK_TUNE=FILE in the environment of the ranks. Only ways with exact results are considered.
+Use it with RINGWORK_CCL=FILE in the environment of the ranks. Only ways with exact results are considered.
 Tune on a quiet machine: what is measured here is what will be chosen.")]
 pub(crate) struct TuneArguments {
     /// The file to write
-    #[arg(short, long, value_name = "FILE", default_value = "ringwork.tune")]
+    #[arg(short, long, value_name = "FILE", default_value = "ccl.yaml")]
     output: PathBuf,
     /// Numbers of ranks [default: 2, one per core, and two per core]
     #[arg(short = 'g', long = "ranks", value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=64))]
@@ -66,9 +67,9 @@ fn start(arguments: &TuneArguments) -> Result<ExitCode, String> {
     // The first row that fits counts: those for few ranks come first.
     ranks.sort_unstable();
     ranks.dedup();
-    let path = &arguments.output;
+    let path = &table_file(&arguments.output)?;
     let writing = |error: std::io::Error| format!("writing {}: {error}", path.display());
-    let part = path.with_extension("tune-part");
+    let part = path.with_extension("yaml-part");
     std::fs::write(&part, HEAD).map_err(writing)?;
     for size in ranks {
         let mut job = Job::new("/proc/self/exe", size);
@@ -82,20 +83,32 @@ fn start(arguments: &TuneArguments) -> Result<ExitCode, String> {
             return Ok(code);
         }
     }
-    let mut rest = String::from("# Other numbers of ranks, as built in\n");
-    for row in Table::default().rows() {
-        let _ = writeln!(rest, "{row}");
-    }
-    add(&part, &rest)?;
     std::fs::rename(&part, path).map_err(writing)?;
     print_text(&std::fs::read_to_string(path).map_err(writing)?);
-    say!("\nwritten to {0}; use it with RINGWORK_TUNE={0}", path.display());
+    say!("\nwritten to {0}; use it with RINGWORK_CCL={0}", path.display());
     Ok(ExitCode::SUCCESS)
 }
 
+/// The file that the table is renamed to. A rename replaces whatever has the name, so a symbolic link is followed first,
+/// and anything but a regular file is refused: a device or a pipe would be lost.
+fn table_file(path: &Path) -> Result<PathBuf, String> {
+    let refused = |why: &str| Err(format!("writing {}: {why}", path.display()));
+    match std::fs::canonicalize(path) {
+        Ok(target) if target.is_file() => Ok(target),
+        Ok(target) if target.is_dir() => refused("it is a directory; name a file in it"),
+        Ok(_) => refused("it is not a regular file; name another"),
+        Err(error) if error.kind() == ErrorKind::NotFound => match path.symlink_metadata() {
+            Ok(_) => refused("it is a link to a file that does not exist; name that file"),
+            Err(_) => Ok(path.to_owned()),
+        },
+        Err(error) => refused(&error.to_string()),
+    }
+}
+
 const HEAD: &str = "\
-# operation  ranks  ranks-per-core  bytes  way: the first row that fits
-# Written by `ringwork tune`: medians of mode `use`, f32 sum.
+# Written by `ringwork tune`: medians of mode `use`, f32 sum. The first choice that fits counts; other numbers of ranks are
+# as built in.
+choices:
 ";
 
 /// What one rank does.
@@ -131,7 +144,7 @@ fn measure(arguments: &TuneArguments) -> Result<ExitCode, String> {
             bar.inc(1);
         }
         for row in rows(collective, seats, &measured) {
-            let _ = writeln!(written, "{row}");
+            let _ = writeln!(written, "  - {row}");
         }
     }
     bar.finish_and_clear();
@@ -140,7 +153,7 @@ fn measure(arguments: &TuneArguments) -> Result<ExitCode, String> {
         let hops = stopwatch.hops();
         add(
             &arguments.output,
-            &format!("# {ranks} ranks, {per_core} per core, {hops}\n{written}"),
+            &format!("  # {ranks} ranks, {per_core} per core, {hops}\n{written}"),
         )?;
     }
     comm.barrier().map_err(text)?;

@@ -1,6 +1,9 @@
 //! `ringwork bench` and `ringwork tune` through the real program.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use ringwork_testkit::Folder;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output};
 
 fn ringwork(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -255,15 +258,18 @@ fn a_bench_inside_a_job_takes_its_ranks() {
 
 #[test]
 fn a_wrong_environment_is_said_once_before_any_rank_is_started() {
+    let folder = Folder::new("wrong-environment");
+    let table = folder.path("table.yaml");
+    let not_text = OsStr::from_bytes(b"\xff");
     for (variable, value) in [
-        ("RINGWORK_ALGO", "all_reduce=rign"),
-        ("RINGWORK_TUNE", "/nowhere/at/all"),
-        ("RINGWORK_TIMEOUT", "soon"),
+        ("RINGWORK_ALGO", OsStr::new("all_reduce=rign")),
+        ("RINGWORK_CCL", OsStr::new("/nowhere/at/all")),
+        ("RINGWORK_TIMEOUT", OsStr::new("soon")),
+        ("RINGWORK_ALGO", not_text),
+        ("RINGWORK_CCL", not_text),
+        ("RINGWORK_TIMEOUT", not_text),
     ] {
-        for command in [
-            &["bench", "all_reduce", "-g", "4"][..],
-            &["tune", "-o", "/dev/null"],
-        ] {
+        for command in [&["bench", "all_reduce", "-g", "4"][..], &["tune", "-o", &table]] {
             let mut ringwork = Command::new(env!("CARGO_BIN_EXE_ringwork"));
             let refused = ringwork.args(command).env(variable, value).output().unwrap();
             let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -313,13 +319,12 @@ fn what_cannot_be_measured_is_refused_with_a_cure() {
 
 #[test]
 fn tuning_writes_a_table_of_ways_that_is_read_back() {
-    let path = std::env::temp_dir().join(format!("ringwork-{}.tune", std::process::id()));
+    let path = std::env::temp_dir().join(format!("ringwork-{}.yaml", std::process::id()));
     let file = path.to_str().unwrap();
     let (code, stdout, stderr) = ringwork(&["tune", "-g", "2", "-e", "1K", "-o", file]);
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(stdout.contains("RINGWORK_TUNE="), "{stdout}");
+    assert!(stdout.contains("RINGWORK_CCL="), "{stdout}");
     let table = std::fs::read_to_string(&path).unwrap();
-    let (measured, rest) = table.split_once("# Other numbers of ranks").unwrap();
     for op in [
         "all_reduce",
         "all_gather",
@@ -327,18 +332,10 @@ fn tuning_writes_a_table_of_ways_that_is_read_back() {
         "broadcast",
         "all_to_all",
     ] {
-        let rows: Vec<&str> = measured.lines().filter(|line| line.starts_with(op)).collect();
-        assert!(
-            rows.iter().all(|row| row.split_whitespace().nth(1) == Some("2")),
-            "{table}"
-        );
-        let last = rows.last().unwrap();
-        assert_eq!(
-            last.split_whitespace().nth(3),
-            Some("*"),
-            "the last fits any size: {table}"
-        );
-        assert!(rest.contains(op), "{table}");
+        let of = format!("- {{collective: {op}, ranks: 2, ranks_per_core: ");
+        let rows: Vec<&str> = table.lines().filter(|line| line.contains(&of)).collect();
+        let last = rows.last().unwrap_or_else(|| panic!("no row for {op}: {table}"));
+        assert!(!last.contains("bytes:"), "the last fits any size: {table}");
     }
     let tuned = Command::new(env!("CARGO_BIN_EXE_ringwork"))
         .args([
@@ -353,15 +350,20 @@ fn tuning_writes_a_table_of_ways_that_is_read_back() {
             "inp",
         ])
         .args(QUICK)
-        .envs([("RINGWORK_TUNE", file), ("RINGWORK_DEBUG", "1")])
+        .envs([("RINGWORK_CCL", file), ("RINGWORK_DEBUG", "1")])
         .output()
         .unwrap();
     std::fs::remove_file(&path).unwrap();
     let said = String::from_utf8_lossy(&tuned.stderr).into_owned();
-    let first = measured
+    let first = table
         .lines()
-        .find(|line| line.starts_with("all_reduce") && !line.contains("window"));
-    let way = first.unwrap().split_whitespace().last().unwrap();
+        .find(|line| line.contains("all_reduce") && !line.contains("window"));
+    let way = first
+        .unwrap()
+        .trim_end_matches('}')
+        .split_whitespace()
+        .last()
+        .unwrap();
     let chosen = format!("all_reduce of 64 bytes, staged: {way} (row ");
     assert!(
         tuned.status.success() && said.contains(&chosen),

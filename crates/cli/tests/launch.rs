@@ -43,6 +43,25 @@ fn rank_program() {
             }
             stay();
         }
+        "rank_1_is_killed_the_others_shrink" => {
+            let mut comm = Communicator::from_env().unwrap();
+            comm.barrier().unwrap();
+            if rank == 1 {
+                std::process::abort();
+            }
+            assert!(comm.barrier().is_err());
+            comm = comm.shrink().unwrap();
+            let mut data = [1];
+            comm.all_reduce(&mut data, ReduceOp::Sum).unwrap();
+            println!("survivors {}", data[0]);
+            comm.barrier().unwrap();
+        }
+        "rank_2_is_killed_at_the_rendezvous" => {
+            if rank == 2 {
+                std::process::abort();
+            }
+            std::process::exit(i32::from(Communicator::from_env().is_err()));
+        }
         "sleeps" => {
             println!("pid {}", std::process::id());
             stay();
@@ -216,6 +235,57 @@ fn a_rank_that_is_killed_counts_as_128_and_its_signal() {
 }
 
 #[test]
+fn a_rank_killed_at_the_rendezvous_is_named_not_those_that_missed_it() {
+    for _ in 0..5 {
+        let run = launch(&["-n", "4"], "rank_2_is_killed_at_the_rendezvous").output();
+        let Output { status, stderr, .. } = run.unwrap();
+        let stderr = text(&stderr);
+        assert_eq!(status.code(), Some(128 + 6), "{stderr}");
+        assert!(
+            stderr.contains("rank 2 failed: it was killed by SIGABRT"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
+fn with_keep_going_survivors_of_a_death_shrink_and_finish() {
+    let run = launch(&["-n", "4", "--keep-going"], "rank_1_is_killed_the_others_shrink").output();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = run.unwrap();
+    let (stdout, stderr) = (text(&stdout), text(&stderr));
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    assert!(
+        stderr.contains("rank 1 failed: it was killed by SIGABRT; the others go on"),
+        "{stderr}"
+    );
+    assert_eq!(lines_with(&stdout, "survivors 3").len(), 3, "{stdout}");
+}
+
+#[test]
+fn with_keep_going_an_exit_with_an_error_and_the_death_of_all_are_failures() {
+    let run = launch(&["-n", "2", "--keep-going"], "fails_alone")
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(7));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringwork"));
+    let all = [
+        "launch",
+        "-n",
+        "2",
+        "--keep-going",
+        "--",
+        "sh",
+        "-c",
+        "kill -9 $$",
+    ];
+    assert_eq!(command.args(all).output().unwrap().status.code(), Some(128 + 9));
+}
+
+#[test]
 fn a_program_that_never_joins_is_no_error() {
     let launched = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringwork"));
@@ -339,5 +409,29 @@ fn bad_numbers_of_ranks_are_refused() {
             .status
             .code(),
         Some(7)
+    );
+}
+
+#[test]
+fn a_launch_with_few_descriptors_succeeds_or_says_what_it_lacks() {
+    let program = env!("CARGO_BIN_EXE_ringwork");
+    let (mut failed, mut succeeded) = (0, 0);
+    for limit in 4..=20 {
+        let script = format!(
+            "ulimit -n {limit}; exec {program} launch -n 2 -- {program} bench barrier --target 1ms -w 1"
+        );
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = text(&output.stderr);
+        if output.status.success() {
+            succeeded += 1;
+            continue;
+        }
+        failed += 1;
+        assert!(said.contains("raise `ulimit -n`"), "{limit} descriptors: {said}");
+        assert!(!said.contains(" 0 ms"), "{limit} descriptors: {said}");
+    }
+    assert!(
+        failed > 0 && succeeded > 0,
+        "{failed} failed, {succeeded} succeeded"
     );
 }

@@ -174,3 +174,39 @@ fn a_trace_opens_in_perfetto_or_as_a_page_and_is_the_same_every_time() {
     assert!(refused("run allreduce --trace x.txt").contains(".html"));
     assert!(refused("run allreduce -t ring-4").contains("-p sim"));
 }
+
+#[test]
+fn a_sweep_of_nothing_is_refused() {
+    let folder = Folder::new("empty-sweep");
+    let file = folder.path("sweep.yaml");
+    for spec in [
+        "topology: []\nsizes: [1 KiB]",
+        "topology: ring-4\nsizes: []",
+        "topology: ring-4\nsizes: [1 KiB]\nvary: {network.latency: []}",
+    ] {
+        std::fs::write(&file, format!("op: all_reduce\n{spec}\n")).unwrap();
+        let stderr = refused(&format!("sim sweep {file}"));
+        assert!(stderr.contains("nothing to simulate"), "{spec}: {stderr}");
+    }
+}
+
+#[test]
+fn a_place_that_has_no_effect_is_not_varied() {
+    let folder = Folder::new("idle-sweep");
+    let file = folder.path("sweep.yaml");
+    let spec = "op: all_reduce\ntopology: ring-4\nsizes: [1 KiB]\nvary: {levels.0.latency: [1 us, 5 us]}\n";
+    std::fs::write(&file, spec).unwrap();
+    let stderr = refused(&format!("sim sweep {file}"));
+    assert!(stderr.contains("both describe the network"), "{stderr}");
+}
+
+#[test]
+fn a_time_that_cannot_be_counted_is_not_a_prediction() {
+    let folder = Folder::new("long-time");
+    let file = folder.path("slow.yaml");
+    let slow = "network: {kind: ring, size: 4, bandwidth: 50 GB/s, latency: 900000 s}\n";
+    std::fs::write(&file, slow).unwrap();
+    let run = ringwork(&format!("sim all_reduce -t {file} -b 1K -e 1K --algo ring"));
+    assert_ne!(run.code, Some(0), "{run:?}");
+    assert!(run.stderr.contains("213 days"), "{run:?}");
+}

@@ -165,7 +165,7 @@ fn bad_machines_are_refused_with_one_short_line() {
     for i in 1..12 {
         bomb += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(", "));
     }
-    let nested = format!("network: {}", "[".repeat(1 << 21));
+    let nested = format!("network: {}", "[".repeat(1 << 19));
     let cases = [
         (
             ring.replace("bandwidth", "bandwith"),

@@ -100,6 +100,25 @@ fn ccl_chooses_algorithms_sizes_and_ranks() {
     let broadcast = json(&format!("sim broadcast -t ring-8 --ccl {ccl} --json"));
     assert_eq!(broadcast["rows"][0]["ranks"], 3);
     assert_eq!(broadcast["rows"][0]["bytes"], 40);
+    let choices = folder.write(
+        "choices.yaml",
+        "choices:\n- {collective: all_reduce, bytes: 4 KiB, algorithm: onephase}\n\
+         - {collective: all_reduce, algorithm: twophase}\n",
+    );
+    let rows = json(&format!(
+        "sim all_reduce -t ring-4 --ccl {choices} -b 1K -e 16K -f 4 --json"
+    ));
+    let chosen: Vec<_> = rows["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["algo"].clone())
+        .collect();
+    assert_eq!(chosen, ["onephase", "onephase", "twophase"]);
+    let run = json(&format!("run allreduce --ccl {choices} --count 4096 --json"));
+    assert_eq!(run["algo"], "twophase");
+    let run = json(&format!("run allreduce -p sim --ccl {ccl} --json"));
+    assert_eq!((&run["algo"], &run["count"]), (&"ring".into(), &1024.into()));
     let error = refused(&format!("sim all_reduce -t ring-3 --ccl {ccl}"));
     assert!(
         error.contains("world size 4 (the default in") && error.contains("ccl.yaml:1)"),

@@ -26,7 +26,7 @@ fn a_run_prints_its_devices_a_line_per_rank_and_a_verdict() {
     let lines: Vec<_> = stdout.lines().collect();
     assert_eq!(
         lines[0],
-        "allreduce: twophase sum of 256 x f32 (1.0 KiB) per rank, on devices 0, 1, 2, 3"
+        "allreduce: 256 x f32 (1.0 KiB) per rank, twophase, on devices 0, 1, 2, 3"
     );
     for rank in 0..4 {
         assert_eq!(
@@ -81,10 +81,21 @@ fn bad_device_lists_are_refused_with_what_is_wrong() {
 #[test]
 fn other_bad_arguments_are_refused_with_what_would_do() {
     refused("run allreduce --algo rign", "did you mean `ring`?");
-    refused("run allreduce --algo packet", "for an example use onephase");
     refused(
         "run allgather --algo ring",
-        "`allgather` has one way to do it; leave --algo out",
+        "all_gather has no algorithm `ring`; use one of packet, staged, window-pull",
+    );
+    refused(
+        "run vector_add --algo ring",
+        "there is no collective in it; leave --algo out",
+    );
+    refused(
+        "run pod --algo torus",
+        "its collective cannot be done by `torus`; use one of packet, onephase",
+    );
+    refused(
+        "run allreduce -p sim -d 0-3 -t v100x8 --algo torus",
+        "needs ranks that form a grid",
     );
     refused(
         "run allreduce --dtype f31",

@@ -156,6 +156,15 @@ impl Entry {
             && matches!(self.collective, Collective::AllReduce | Collective::Broadcast)
     }
 
+    /// Whether it is for members that form a grid.
+    #[must_use]
+    pub fn needs_grid(&self) -> bool {
+        matches!(
+            self.algorithm,
+            Algorithm::Hierarchical | Algorithm::Torus | Algorithm::Centre
+        )
+    }
+
     /// Whether it can be done by so many members, which form a grid of these sides, if they form one.
     ///
     /// # Errors
@@ -167,11 +176,7 @@ impl Entry {
                 "`{name}` has a packet for every pair of ranks, and {ranks} ranks are more than {MAX_RANKS}"
             ));
         }
-        let by_grid = matches!(
-            self.algorithm,
-            Algorithm::Hierarchical | Algorithm::Torus | Algorithm::Centre
-        );
-        if by_grid && grid.is_none() {
+        if self.needs_grid() && grid.is_none() {
             return Err(format!("`{name}` needs ranks that form a grid"));
         }
         Ok(())

@@ -14,9 +14,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::catalogue::{Entry, Needs, Resources};
+use crate::catalogue::{self, Call, Entry, Needs, Resources};
 use crate::{Team, network};
-use ringwork_isa::{Algorithm, Barrier, Dtype, Queues, Rank, Region, Result};
+use ringwork_isa::{
+    Algorithm, Barrier, Collective, Core, Dtype, Error, In, MAX_GRID_SIDES, MAX_RANKS, Out, Queues, Rank,
+    ReduceOp, Region, Result, SIGNAL_STRIDE_BYTES, Shared, Signals, Span, TeamMemory, TeamParts,
+};
 use ringwork_layout::{BufferPlace, CellRow, Layout, LayoutError, WindowBuilder};
 
 /// What a call is about, as far as it decides how much memory an algorithm needs.
@@ -40,31 +43,12 @@ pub struct Demand {
     pub room_bytes: u64,
 }
 
-/// Where the memory of an algorithm lies in every window.
+/// Where the memory of a team lies in every window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Places {
-    /// Of a [`Team`].
-    Team {
-        /// The barrier's counter.
-        meet: CellRow,
-        /// The step counters.
-        steps: CellRow,
-        /// The scratch.
-        scratch: BufferPlace,
-        /// The packets, if there are any.
-        packets: Option<BufferPlace>,
-    },
-    /// Of queues between neighbours.
-    Queues {
-        /// Their signals.
-        cells: CellRow,
-        /// Their slots.
-        slots: BufferPlace,
-        /// Ports of each member.
-        ports: u32,
-        /// Slots of each queue.
-        depth: u32,
-    },
+pub struct Places {
+    cells: CellRow,
+    data: BufferPlace,
+    parts: TeamParts,
 }
 
 /// The least and the most bytes of payload in a packet, and in all of a rank's packets to the others.
@@ -99,51 +83,53 @@ impl Demand {
     ///
     /// # Errors
     /// If it is too much for a window.
-    pub fn declare(
-        &self,
-        entry: &Entry,
-        window: &mut WindowBuilder,
-    ) -> std::result::Result<Places, LayoutError> {
+    pub fn declare(&self, entry: &Entry, window: &mut WindowBuilder) -> Declared {
         match entry.needs {
             Needs::Queues => self.declare_queues(entry.algorithm, window),
-            needs => self.declare_team(needs, window),
+            Needs::Packets => self.declare_team(self.least_scratch(), true, window),
+            Needs::Scratch => self.declare_team(self.scratch(), false, window),
+            Needs::Window => self.declare_team(self.least_scratch(), false, window),
         }
     }
 
-    fn declare_team(
-        &self,
-        needs: Needs,
-        window: &mut WindowBuilder,
-    ) -> std::result::Result<Places, LayoutError> {
-        let (meet, steps) = (window.row(1)?, window.row(Team::STEP_CELLS)?);
-        let packets = match needs {
-            Needs::Packets => {
-                let words = Team::packet_words(self.ranks as usize, packet_bytes(self.ranks));
-                Some(window.buffer(Dtype::I64, words)?)
-            }
-            _ => None,
+    /// Adds to a window what every algorithm needs that does not send messages through queues.
+    ///
+    /// # Errors
+    /// As [`declare`](Demand::declare).
+    pub fn declare_all(&self, window: &mut WindowBuilder) -> Declared {
+        self.declare_team(self.scratch(), self.ranks <= MAX_RANKS, window)
+    }
+
+    /// The fewest elements of scratch that any operation can do with: one for each member in both halves.
+    fn least_scratch(&self) -> usize {
+        2 * self.ranks as usize
+    }
+
+    fn scratch(&self) -> usize {
+        let elements = match self.scratch_bytes {
+            None => self.elements.saturating_mul(2),
+            Some(bytes) => usize::try_from(bytes).unwrap_or(usize::MAX) / self.dtype.bytes(),
         };
-        let size = self.dtype.bytes();
-        let least = 2 * self.ranks as usize;
-        let scratch = match (needs, self.scratch_bytes) {
-            (Needs::Scratch, None) => self.elements.saturating_mul(2).max(least),
-            (Needs::Scratch, Some(bytes)) => (usize::try_from(bytes).unwrap_or(usize::MAX) / size).max(least),
-            _ => least,
+        elements.max(self.least_scratch())
+    }
+
+    fn declare_team(&self, scratch: usize, packets: bool, window: &mut WindowBuilder) -> Declared {
+        let words = match packets {
+            true => Team::packet_words(self.ranks as usize, packet_bytes(self.ranks)),
+            false => 0,
         };
-        let scratch = window.buffer(self.dtype, scratch)?;
-        Ok(Places::Team {
-            meet,
-            steps,
-            scratch,
-            packets,
+        // Packets are whole cache lines, so whole elements of every type.
+        let packets = words * size_of::<i64>() / self.dtype.bytes();
+        Ok(Places {
+            cells: window.row(1 + Team::STEP_CELLS)?,
+            data: window.buffer(self.dtype, packets.saturating_add(scratch))?,
+            parts: TeamParts::Scratch {
+                packet_words: words as u64,
+            },
         })
     }
 
-    fn declare_queues(
-        &self,
-        algorithm: Algorithm,
-        window: &mut WindowBuilder,
-    ) -> std::result::Result<Places, LayoutError> {
+    fn declare_queues(&self, algorithm: Algorithm, window: &mut WindowBuilder) -> Declared {
         let ports = network::ports(algorithm, &self.grid);
         let depth = self.slots.unwrap_or(network::usual_slots(algorithm));
         let count = u64::from(ports).saturating_mul(depth.into());
@@ -153,51 +139,109 @@ impl Demand {
             (self.room_bytes / count.max(1)).min(longest.saturating_mul(size) as u64)
         });
         let slot_len = (usize::try_from(slot_bytes).unwrap_or(usize::MAX) / size).max(1);
-        let cells = window.row(Queues::cells(ports, depth))?;
         let elements = usize::try_from(count)
             .unwrap_or(usize::MAX)
             .saturating_mul(slot_len);
-        let slots = window.buffer(self.dtype, elements)?;
-        Ok(Places::Queues {
-            cells,
-            slots,
-            ports,
-            depth,
+        let mut grid = [0; MAX_GRID_SIDES];
+        for (side, given) in grid.iter_mut().zip(&self.grid) {
+            *side = *given;
+        }
+        Ok(Places {
+            cells: window.row(Queues::cells(ports, depth))?,
+            data: window.buffer(self.dtype, elements)?,
+            parts: TeamParts::Queues { ports, depth, grid },
         })
     }
 }
 
+/// What declaring memory yields.
+type Declared = std::result::Result<Places, LayoutError>;
+
 impl Places {
+    /// The memory of member `me` in windows that were laid out so: what is passed to a kernel.
+    #[must_use]
+    pub fn memory(&self, layout: &Layout, me: Rank) -> TeamMemory {
+        TeamMemory {
+            cells: layout.signals(me, self.cells),
+            data: layout.span(me, self.data),
+            parts: self.parts,
+        }
+    }
+
     /// The handles of member `me` in windows that were laid out so.
     ///
     /// # Errors
     /// If queues cannot be of that depth.
     pub fn bind(&self, layout: &Layout, me: Rank) -> Result<Resources> {
-        match *self {
-            Places::Team {
-                meet,
-                steps,
-                scratch,
-                packets,
-            } => {
-                let meet = Barrier::new(layout.signals(me, meet));
-                let scratch = Region::of_span(layout.span(me, scratch));
-                let team = Team::new(scratch, meet, layout.signals(me, steps))?;
-                Ok(Resources::Team(match packets {
-                    Some(packets) => team.with_packets(layout.region(me, packets))?,
-                    None => team,
-                }))
-            }
-            Places::Queues {
-                cells,
-                slots,
-                ports,
-                depth,
-            } => {
-                let slots = Region::of_span(layout.span(me, slots));
-                let queues = Queues::new(slots, layout.signals(me, cells), ports, depth)?;
-                Ok(Resources::Queues(queues))
-            }
-        }
+        resources(self.memory(layout, me))
     }
+}
+
+/// The handles to the memory of a team.
+///
+/// # Errors
+/// If there are fewer cells or less data than its parts need.
+#[track_caller]
+pub fn resources(memory: TeamMemory) -> Result<Resources> {
+    let TeamMemory { cells, data, parts } = memory;
+    match parts {
+        TeamParts::Queues { ports, depth, .. } => {
+            Queues::new(Region::of_span(data), cells, ports, depth).map(Resources::Queues)
+        }
+        TeamParts::Scratch { packet_words } => team(cells, data, packet_words).map(Resources::Team),
+    }
+}
+
+#[track_caller]
+fn team(cells: Signals, data: Span, packet_words: u64) -> Result<Team> {
+    let packets = packet_words.saturating_mul(size_of::<i64>() as u64) / data.dtype.bytes() as u64;
+    let Some(scratch) = data.len.checked_sub(packets).filter(|_| cells.count > 0) else {
+        return Err(Error::failed("a team's memory is smaller than its parts"));
+    };
+    let scratch: Shared = Region::of_span(Span {
+        start: data.start + packets,
+        len: scratch,
+        ..data
+    });
+    let steps = Signals {
+        base: cells.base + SIGNAL_STRIDE_BYTES,
+        count: cells.count - 1,
+        ..cells
+    };
+    let team = Team::new(scratch, Barrier::new(Signals { count: 1, ..cells }), steps)?;
+    if packet_words == 0 {
+        return Ok(team);
+    }
+    let packets: Shared = Region::of_span(Span { len: packets, ..data });
+    team.with_packets(packets.viewed_as(Dtype::I64).typed()?)
+}
+
+/// Does one member's part of a collective in the memory of its team: what a submitted kernel does.
+///
+/// # Errors
+/// If the collective has no such algorithm; else as [`catalogue::run`].
+pub async fn run_in<C: Core>(
+    core: &C,
+    memory: TeamMemory,
+    (collective, algorithm): (Collective, Algorithm),
+    (x, y): (In, Out),
+    op: ReduceOp,
+    root: Rank,
+) -> Result<()> {
+    let entry = catalogue::find(collective, algorithm)
+        .ok_or_else(|| Error::failed(format!("{collective} has no algorithm `{algorithm}`")))?;
+    let (ranks, mut grid) = (memory.data.ranks, [0; MAX_GRID_SIDES]);
+    if let TeamParts::Queues { grid: sides, .. } = memory.parts {
+        grid = sides;
+    }
+    let sides = grid.iter().take_while(|side| **side > 0).count();
+    let call = Call {
+        x,
+        y,
+        op,
+        root,
+        workers: ranks,
+        grid: &grid[..sides],
+    };
+    catalogue::run(core, entry, resources(memory)?, call).await
 }

@@ -62,6 +62,7 @@ mod reduce;
 mod reduce_scatter;
 mod scatter;
 mod send_recv;
+pub mod table;
 mod team;
 pub mod window;
 

@@ -26,6 +26,21 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    pub(crate) fn new(segment: Arc<Attached>, home: u64, me: Rank, (dtype, len): (Dtype, usize)) -> Held {
+        let span = region(&segment.layout(), me, dtype, (0, len as u64)).span();
+        Held { segment, home, span }
+    }
+
+    /// Where this rank's elements are in this process.
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        let mut mine = self.span;
+        mine.rank = mine.me;
+        // It is in the window, and was made so; a dangling pointer is right for what has no elements.
+        self.segment
+            .resolve(&mine)
+            .unwrap_or(std::ptr::without_provenance_mut(self.span.dtype.bytes()))
+    }
+
     pub(crate) fn home(&self) -> u64 {
         self.home
     }
@@ -47,9 +62,7 @@ impl Held {
 }
 
 impl<T: Element> WindowBuffer<T> {
-    pub(crate) fn new(segment: Arc<Attached>, home: u64, me: Rank, len: usize) -> WindowBuffer<T> {
-        let span = region(&segment.layout(), me, T::DTYPE, (0, len as u64)).span();
-        let held = Held { segment, home, span };
+    pub(crate) fn new(held: Held) -> WindowBuffer<T> {
         WindowBuffer {
             held,
             elements: PhantomData,

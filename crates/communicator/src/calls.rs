@@ -4,6 +4,7 @@ use crate::Communicator;
 use crate::buffer::{Source, Target};
 use crate::erased::{AnyInput, AnyOutput};
 use crate::error::{Error, Result};
+use crate::station::Station;
 use ringwork_isa::{Algorithm, Element, ReduceOp};
 
 impl Communicator {
@@ -173,37 +174,8 @@ impl Communicator {
         (input, sends): (&(impl Source<T> + ?Sized), &[usize]),
         (output, receives): (&mut (impl Target<T> + ?Sized), &[usize]),
     ) -> Result<()> {
-        self.all_to_all_v_any((input.input().into(), sends), (output.output().into(), receives))
-    }
-
-    fn all_to_all_v_any(
-        &self,
-        (input, sends): (AnyInput<'_>, &[usize]),
-        (output, receives): (AnyOutput<'_>, &[usize]),
-    ) -> Result<()> {
-        let station = self.station()?;
-        station.check_home("all_to_all_v", input.home())?;
-        station.check_home("all_to_all_v", output.home())?;
-        let problem = counts_problem((input.len(), sends), (output.len(), receives), self.size());
-        // What is wrong here is told to all in place of the counts, so that nobody waits for this rank.
-        let word = |count: &usize| {
-            if problem.is_some() {
-                -1
-            } else {
-                i64::try_from(*count).unwrap_or(-1)
-            }
-        };
-        let ranks = self.size() as usize;
-        let mut mine: Vec<i64> = sends.iter().chain(receives).map(word).collect();
-        mine.resize(2 * ranks, -1);
-        let mut all = vec![0i64; 2 * ranks * ranks];
-        station.all_gather(mine[..].input().into(), all.output().into())?;
-        drop(station);
-        if let Some(problem) = problem {
-            return Err(Error::arguments("all_to_all_v", problem));
-        }
-        let counts = agreed(&all, ranks).map_err(|problem| Error::arguments("all_to_all_v", problem))?;
-        self.station()?.all_to_all_v(input, output, &counts)
+        self.station()?
+            .all_to_all_v_agreeing((input.input().into(), sends), (output.output().into(), receives))
     }
 
     /// Sends `data` to rank `to`, which must [`recv`](Communicator::recv) as many elements of the same type. Calls
@@ -243,6 +215,37 @@ impl Communicator {
     /// COMM-2.
     pub fn barrier(&self) -> Result<()> {
         self.station()?.barrier()
+    }
+}
+
+impl Station {
+    /// Compares the counts of all ranks, then makes the call.
+    pub(crate) fn all_to_all_v_agreeing(
+        &self,
+        (input, sends): (AnyInput<'_>, &[usize]),
+        (output, receives): (AnyOutput<'_>, &[usize]),
+    ) -> Result<()> {
+        self.check_home("all_to_all_v", input.home())?;
+        self.check_home("all_to_all_v", output.home())?;
+        let problem = counts_problem((input.len(), sends), (output.len(), receives), self.size());
+        // What is wrong here is told to all in place of the counts, so that nobody waits for this rank.
+        let word = |count: &usize| {
+            if problem.is_some() {
+                -1
+            } else {
+                i64::try_from(*count).unwrap_or(-1)
+            }
+        };
+        let ranks = self.size() as usize;
+        let mut mine: Vec<i64> = sends.iter().chain(receives).map(word).collect();
+        mine.resize(2 * ranks, -1);
+        let mut all = vec![0i64; 2 * ranks * ranks];
+        self.all_gather(mine[..].input().into(), all.output().into())?;
+        if let Some(problem) = problem {
+            return Err(Error::arguments("all_to_all_v", problem));
+        }
+        let counts = agreed(&all, ranks).map_err(|problem| Error::arguments("all_to_all_v", problem))?;
+        self.all_to_all_v(input, output, &counts)
     }
 }
 

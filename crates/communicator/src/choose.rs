@@ -1,7 +1,10 @@
 //! Choosing a way: what the user asked for, else what the table says.
 
 use crate::error::{Error, Result};
-use crate::table::{Table, choosable_named, named};
+#[cfg(feature = "ccl")]
+use crate::usable::choosable;
+use crate::usable::{choosable_named, named};
+use ringwork_collectives::table::Table;
 use ringwork_isa::{Algorithm, Collective};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -11,16 +14,17 @@ use std::sync::Arc;
 /// What the user has said about choosing: the same on every rank, or calls will not fit together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
+    /// The rows of the file, if there is one, then those of the built-in table.
     table: Table,
-    /// Where the table comes from, in words.
-    origin: String,
+    /// The file, and how many rows are from it.
+    file: Option<(String, usize)>,
     asked: Vec<(Collective, Algorithm)>,
     /// Whether to say on stderr what was chosen, and why.
     debug: bool,
 }
 
 impl Rules {
-    /// From the variables `RINGWORK_ALGO`, `RINGWORK_TUNE` and `RINGWORK_DEBUG`.
+    /// From the variables `RINGWORK_ALGO`, `RINGWORK_CCL` and `RINGWORK_DEBUG`.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Rules> {
         let given = |name: &str| get(name).filter(|value| !value.is_empty());
         let bad = |name: &str, value: &str, problem: String| Error::BadEnvironment {
@@ -29,15 +33,13 @@ impl Rules {
             problem,
         };
         let mut rules = Rules {
-            origin: "the built-in table".into(),
             debug: given("RINGWORK_DEBUG").is_some_and(|value| value != "0"),
             ..Rules::default()
         };
-        if let Some(path) = given("RINGWORK_TUNE") {
-            let read = std::fs::read_to_string(&path).map_err(|error| error.to_string());
-            let table = read.and_then(|text| Table::parse(&text));
-            rules.table = table.map_err(|problem| bad("RINGWORK_TUNE", &path, problem))?;
-            rules.origin = path;
+        if let Some(path) = given("RINGWORK_CCL") {
+            rules
+                .read_file(&path)
+                .map_err(|problem| bad("RINGWORK_CCL", &path, problem))?;
         }
         if let Some(asked) = given("RINGWORK_ALGO") {
             for pair in asked.split(',').filter(|pair| !pair.trim().is_empty()) {
@@ -54,6 +56,47 @@ impl Rules {
             }
         }
         Ok(rules)
+    }
+
+    /// Reads a `ccl.yaml`: an algorithm that it names for a collective is asked for; its choices come before the built-in
+    /// ones.
+    #[cfg(feature = "ccl")]
+    fn read_file(&mut self, path: &str) -> std::result::Result<(), String> {
+        let text = ringwork_native::read_config_file(path.as_ref()).map_err(|error| error.to_string())?;
+        let ccl = ringwork_ccl::Ccl::parse(path, &text)?;
+        for collective in choosable() {
+            let named_there = ccl
+                .named(collective)
+                .map(|algorithm| named(collective, algorithm.name()));
+            let by_default = || {
+                ccl.default_algorithm()
+                    .and_then(|algorithm| named(collective, algorithm.name()).ok())
+            };
+            let algorithm = named_there.transpose()?.or_else(by_default);
+            self.asked
+                .extend(algorithm.map(|algorithm| (collective, algorithm)));
+        }
+        for row in ccl.table() {
+            named(row.collective, row.algorithm.name())?;
+        }
+        self.file = Some((path.to_owned(), ccl.table().len()));
+        self.table = Table::new(ccl.table().to_vec())?.then(Table::default());
+        Ok(())
+    }
+
+    #[cfg(not(feature = "ccl"))]
+    #[allow(clippy::unused_self, reason = "the other form of it needs it")]
+    fn read_file(&mut self, _path: &str) -> std::result::Result<(), String> {
+        Err("this program was built without the feature `ccl`, which reads such files".into())
+    }
+
+    /// Where a row is, counted from 1.
+    fn place(&self, row: usize) -> String {
+        match &self.file {
+            Some((file, rows)) if row <= *rows => format!("row {row} of {file}"),
+            Some((_, rows)) => format!("row {} of the built-in table", row - rows),
+            None => format!("row {row} of the built-in table"),
+        }
     }
 
     fn asked(&self, operation: Collective) -> Option<Algorithm> {
@@ -194,10 +237,10 @@ impl Chooser {
             return;
         }
         let why = match why {
-            Why::Environment => "RINGWORK_ALGO asks for it".into(),
+            Why::Environment => "RINGWORK_ALGO or RINGWORK_CCL asks for it".into(),
             Why::Program => "the program asks for it".into(),
-            Why::Row(row) => format!("row {row} of {}", self.rules.origin),
-            Why::Nothing => format!("no row of {} fits", self.rules.origin),
+            Why::Row(row) => self.rules.place(row),
+            Why::Nothing => "no row of the table fits".into(),
         };
         let place = if in_window { "in the window" } else { "staged" };
         let line = format!(
@@ -361,6 +404,6 @@ mod tests {
                 .contains("all_reduce has no algorithm `rign`; did you mean `ring`?")
         );
         assert!(error("RINGWORK_ALGO", "send=ring").contains("no choice for `send`"));
-        assert!(error("RINGWORK_TUNE", "/nowhere/at/all").contains("RINGWORK_TUNE"));
+        assert!(error("RINGWORK_CCL", "/nowhere/at/all").contains("RINGWORK_CCL"));
     }
 }

@@ -122,6 +122,32 @@ impl Environment {
     }
 }
 
+/// Reads a variable of this process's environment.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Refuses variables that are set but are not UTF-8: they would be taken for not set.
+pub(crate) fn check_encoding() -> Result<()> {
+    let names = [
+        "RINGWORK_TIMEOUT",
+        "RINGWORK_ALGO",
+        "RINGWORK_CCL",
+        "RINGWORK_DEBUG",
+    ];
+    let starters = STARTERS.iter().flat_map(|starter| {
+        let own = [starter.rank, starter.size];
+        own.into_iter().chain(starter.job.iter().copied())
+    });
+    for name in names.into_iter().chain(starters) {
+        if let Err(std::env::VarError::NotUnicode(value)) = std::env::var(name) {
+            let problem = "it is not UTF-8; set it again, or unset it";
+            return Err(bad(name, &value.to_string_lossy(), problem.into()));
+        }
+    }
+    Ok(())
+}
+
 /// How long an operation may take, according to `RINGWORK_TIMEOUT`.
 pub(crate) fn timeout(get: impl Fn(&str) -> Option<String>) -> Result<Duration> {
     match get("RINGWORK_TIMEOUT") {

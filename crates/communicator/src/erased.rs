@@ -4,18 +4,19 @@
 
 use crate::buffer::{Held, Input, Output};
 use ringwork_isa::{Dtype, Element};
+use ringwork_native::{LentBytes, LentBytesMut};
 
 /// Where elements of some type are that a call reads.
 pub(crate) enum AnyInput<'a> {
     /// Bytes of this process's memory, aligned for the type.
-    Own(Dtype, &'a [u8]),
+    Own(Dtype, LentBytes<'a>),
     Window(&'a Held),
 }
 
 /// Where elements of some type are that a call writes.
 pub(crate) enum AnyOutput<'a> {
     /// Bytes of this process's memory, aligned for the type.
-    Own(Dtype, &'a mut [u8]),
+    Own(Dtype, LentBytesMut<'a>),
     Window(&'a Held),
 }
 
@@ -23,7 +24,7 @@ impl<'a, T: Element> From<Input<'a, T>> for AnyInput<'a> {
     #[inline(always)]
     fn from(input: Input<'a, T>) -> AnyInput<'a> {
         match input {
-            Input::Own(slice) => AnyInput::Own(T::DTYPE, bytemuck::cast_slice(slice)),
+            Input::Own(slice) => AnyInput::Own(T::DTYPE, bytemuck::cast_slice::<_, u8>(slice).into()),
             Input::Window(buffer) => AnyInput::Window(buffer.held()),
         }
     }
@@ -33,7 +34,7 @@ impl<'a, T: Element> From<Output<'a, T>> for AnyOutput<'a> {
     #[inline(always)]
     fn from(output: Output<'a, T>) -> AnyOutput<'a> {
         match output {
-            Output::Own(slice) => AnyOutput::Own(T::DTYPE, bytemuck::cast_slice_mut(slice)),
+            Output::Own(slice) => AnyOutput::Own(T::DTYPE, bytemuck::cast_slice_mut::<_, u8>(slice).into()),
             Output::Window(buffer) => AnyOutput::Window(buffer.held()),
         }
     }

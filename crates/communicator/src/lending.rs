@@ -30,7 +30,7 @@ pub(crate) fn with_input(
     work: impl FnOnce(In) -> Result<()>,
 ) -> Result<()> {
     match input {
-        AnyInput::Own(dtype, bytes) => core.lend(dtype, bytes, &mut [], |x, _| work(x)),
+        AnyInput::Own(dtype, bytes) => core.lend(dtype, bytes, &mut [][..], |x, _| work(x)),
         AnyInput::Window(held) => work(held.region().into()),
     }
 }
@@ -41,7 +41,7 @@ pub(crate) fn with_output(
     work: impl FnOnce(Out) -> Result<()>,
 ) -> Result<()> {
     match output {
-        AnyOutput::Own(dtype, bytes) => core.lend(dtype, &[], bytes, |_, y| work(y)),
+        AnyOutput::Own(dtype, bytes) => core.lend(dtype, &[][..], bytes, |_, y| work(y)),
         AnyOutput::Window(held) => work(held.region().into()),
     }
 }

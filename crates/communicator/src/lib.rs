@@ -37,21 +37,26 @@ mod layout;
 mod lending;
 mod operations;
 mod pending;
+mod raw;
+mod raw_calls;
 mod station;
-mod table;
+mod usable;
 mod worker;
 
 pub use buffer::{Input, Output, Source, Target, WindowBuffer};
 pub use error::{Error, Result};
 pub use hop::HopProbe;
 pub use pending::Pending;
+pub use raw::{AnyWindow, Call, Operand, Operands, RawBuffer};
 pub use ringwork_isa::Algorithm;
-pub use table::{Row, Table, choices, choosable};
+pub use ringwork_native::WaitObserver;
+pub use usable::{choices, choosable};
 
+use buffer::Held;
 use choose::{Chooser, Rules};
 use environment::Environment;
 use layout::Place;
-use ringwork_isa::{Collective, Element, Error as CoreError, Rank, Segment};
+use ringwork_isa::{Collective, Dtype, Element, Error as CoreError, MAX_RANKS, Rank, Segment};
 use ringwork_native::Neighbours;
 use ringwork_native::segment::{Alarm, Attached};
 use ringwork_native::spmd::{Attendant, Peer};
@@ -89,7 +94,8 @@ impl Communicator {
     /// If it was not started as a rank, or the others do not come in time.
     pub fn from_env() -> Result<Communicator> {
         static JOINED: AtomicU32 = AtomicU32::new(0);
-        let get = |name: &str| std::env::var(name).ok();
+        environment::check_encoding()?;
+        let get = environment::variable;
         let Environment {
             rank,
             size,
@@ -99,12 +105,39 @@ impl Communicator {
         let rules = Arc::new(Rules::read(get)?);
         // An address of its own for every time, or who comes for the second finds the door of the first.
         let rendezvous = format!("{rendezvous}-{}", JOINED.fetch_add(1, Ordering::Relaxed));
+        Communicator::meet(&rendezvous, rank, size, rules, timeout)
+    }
+
+    /// Joins the `size` processes of this user and host that name the same `name`, as `rank`; no variable of the environment
+    /// says who this process is. `timeout` is how long to wait for the others, and how long a call may wait. A name can be used
+    /// again when all have joined.
+    ///
+    /// # Errors
+    /// If the rank and the size make no sense, or the others do not come in time.
+    pub fn join(name: &str, rank: u32, size: u32, timeout: Duration) -> Result<Communicator> {
+        if size == 0 || size > MAX_RANKS || rank >= size {
+            let problem = format!("rank {rank} of {size}; there are 1 to {MAX_RANKS} ranks, counted from 0");
+            return Err(Error::arguments("join", problem));
+        }
+        let rules = Arc::new(Rules::read(|name: &str| std::env::var(name).ok())?);
+        // An address is at most 107 bytes, and a name may be longer.
+        let rendezvous = format!("ringwork-join-{:016x}", ringwork_isa::signature_hash(name));
+        Communicator::meet(&rendezvous, Rank(rank), size, rules, timeout)
+    }
+
+    fn meet(
+        rendezvous: &str,
+        rank: Rank,
+        size: u32,
+        rules: Arc<Rules>,
+        timeout: Duration,
+    ) -> Result<Communicator> {
         let attendant = Arc::new(Attendant::start()?);
         let make = || {
             let layout = layout::plan(Segment(0), size).map_err(platform)?;
             Attached::create("a communicator", layout)
         };
-        let (members, home) = attendant.meet(&rendezvous, rank, size, timeout, make)?;
+        let (members, home) = attendant.meet(rendezvous, rank, size, timeout, make)?;
         attendant.watch(&members)?;
         let comm = Communicator::on(home, rank, members, attendant, rules, timeout)?;
         // Nobody goes on, and perhaps ends, before everybody watches everybody.
@@ -113,12 +146,13 @@ impl Communicator {
     }
 
     /// Whether [`from_env`](Communicator::from_env) would take what the environment says to every rank alike: `RINGWORK_TIMEOUT`,
-    /// `RINGWORK_ALGO` and `RINGWORK_TUNE`. For programs that start ranks: so it is said once, and not by each of them.
+    /// `RINGWORK_ALGO` and `RINGWORK_CCL`. For programs that start ranks: so it is said once, and not by each of them.
     ///
     /// # Errors
     /// [`Error::BadEnvironment`]: the variable, and what is wrong with it.
     pub fn check_env() -> Result<()> {
-        let get = |name: &str| std::env::var(name).ok();
+        environment::check_encoding()?;
+        let get = environment::variable;
         environment::timeout(get)?;
         Rules::read(get).map(drop)
     }
@@ -207,11 +241,15 @@ impl Communicator {
     /// # Errors
     /// COMM-2; or if there is no memory, on every rank.
     pub fn alloc<T: Element>(&self, len: usize) -> Result<WindowBuffer<T>> {
-        let bytes = (len as u64).checked_mul(T::DTYPE.bytes() as u64);
+        Ok(WindowBuffer::new(self.alloc_held(T::DTYPE, len)?))
+    }
+
+    fn alloc_held(&self, dtype: Dtype, len: usize) -> Result<Held> {
+        let bytes = (len as u64).checked_mul(dtype.bytes() as u64);
         let bytes = bytes.ok_or_else(|| {
             Error::arguments(
                 "alloc",
-                format!("{len} elements of {} are more than any memory", T::DTYPE),
+                format!("{len} elements of {dtype} are more than any memory"),
             )
         })?;
         let number = Segment(self.fresh_segment());
@@ -221,7 +259,7 @@ impl Communicator {
         let segment = Arc::new(segment);
         self.station()?.attach(Arc::clone(&segment));
         let home = self.home.layout().nonce;
-        Ok(WindowBuffer::new(segment, home, self.place.me, len))
+        Ok(Held::new(segment, home, self.place.me, (dtype, len)))
     }
 
     fn fresh_segment(&self) -> u32 {

@@ -6,7 +6,7 @@ use crate::erased::{AnyInput, AnyOutput};
 use crate::error::{Error, Result};
 use crate::lending::{between, copy, in_place, with_input, with_output};
 use crate::station::Station;
-use crate::table::named;
+use crate::usable::named;
 use ringwork_collectives::all_reduce::{packet, packet_chunk};
 use ringwork_collectives::window::{self, Spread};
 use ringwork_collectives::{Team, packets};

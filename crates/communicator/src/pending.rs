@@ -21,7 +21,8 @@ use crate::error::{Error, Result};
 use crate::station::Station;
 use crate::worker::Worker;
 use ringwork_isa::{Element, ReduceOp};
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::time::Duration;
 
 /// A call that was begun, and the buffers that it has.
 ///
@@ -57,15 +58,38 @@ impl<D> Pending<D> {
         }
         self.arrived.is_some()
     }
+
+    /// Waits until the call is done, but no longer than `limit`; returns whether it is. Can be called again.
+    pub fn wait_for(&mut self, limit: Duration) -> bool {
+        if self.arrived.is_none() {
+            self.arrived = match self.outcome.recv_timeout(limit) {
+                Ok(outcome) => Some(outcome),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Err(Error::lost())),
+            };
+        }
+        self.arrived.is_some()
+    }
 }
 
 impl Communicator {
     /// Hands a call to the worker.
     fn begin<D: Send + 'static>(
         &self,
-        mut data: D,
+        data: D,
         work: impl FnOnce(&Station, &mut D) -> Result<()> + Send + 'static,
     ) -> Pending<D> {
+        self.begin_then(data, work, |data| data, || {})
+    }
+
+    /// Hands a call to the worker, which gives `part` of the data back and calls `then` when it is done.
+    pub(crate) fn begin_then<D: Send + 'static, P: Send + 'static>(
+        &self,
+        mut data: D,
+        work: impl FnOnce(&Station, &mut D) -> Result<()> + Send + 'static,
+        part: impl FnOnce(D) -> P + Send + 'static,
+        then: impl FnOnce() + Send + 'static,
+    ) -> Pending<P> {
         let (done, outcome) = sync_channel(1);
         let mut worker = self.worker.borrow_mut();
         if worker.is_none() {
@@ -82,9 +106,10 @@ impl Communicator {
                 worker.take(station);
             }
             worker.run(Box::new(move |station| {
-                let outcome = work(station, &mut data).map(|()| data);
+                let outcome = work(station, &mut data).map(|()| part(data));
                 // Nobody may want to know any more.
                 let _ = done.send(outcome);
+                then();
             }));
         }
         Pending {

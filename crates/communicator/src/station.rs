@@ -12,7 +12,7 @@ use ringwork_isa::{
 };
 use ringwork_native::cell::Patience;
 use ringwork_native::segment::{Alarm, Attached};
-use ringwork_native::{NativeCore, Neighbours, Waiting};
+use ringwork_native::{NativeCore, Neighbours, WaitObserver, Waiting};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +70,10 @@ impl Station {
         self.core.set_wait_limit(timeout);
     }
 
+    pub(crate) fn set_wait_observer(&mut self, observer: Option<Arc<dyn WaitObserver>>) {
+        self.core.set_wait_observer(observer);
+    }
+
     /// Makes a window buffer's segment known, and forgets those that nobody has any more.
     pub(crate) fn attach(&mut self, segment: Arc<Attached>) {
         self.core.detach_unused();
@@ -122,7 +126,7 @@ impl Station {
                 return Ok(());
             }
             // In packets, since their lines can be claimed ahead, which those of the barrier's counters cannot.
-            core.lend_mut(Dtype::U8, &mut [0], |nothing| {
+            core.lend_mut(Dtype::U8, &mut [0][..], |nothing| {
                 let (x, y) = (nothing.into(), nothing.into());
                 core.run(packet_chunk(core, &self.room, x, y, ReduceOp::Max))
             })

@@ -6,8 +6,10 @@
 
 use crate::error::{Error, Result};
 use crate::station::Station;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::cell::Cell;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The most calls that may be pending; beginning another waits.
 const MAX_PENDING: usize = 1024;
@@ -29,8 +31,14 @@ enum Order {
 pub(crate) struct Worker {
     orders: Option<SyncSender<Order>>,
     returned: Receiver<Box<Station>>,
+    /// Whether the station was asked for and has not come yet.
+    asked: Cell<bool>,
     thread: Option<JoinHandle<()>>,
 }
+
+/// The worker still makes calls.
+#[derive(Debug)]
+pub(crate) struct NotYet;
 
 impl std::fmt::Debug for Order {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -49,6 +57,7 @@ impl Worker {
         Ok(Worker {
             orders: Some(orders),
             returned,
+            asked: Cell::new(false),
             thread: Some(thread),
         })
     }
@@ -63,8 +72,26 @@ impl Worker {
 
     /// The station, when everything pending is done; `None` if the worker is lost.
     pub(crate) fn recall(&self) -> Option<Box<Station>> {
-        self.order(Order::Return);
+        self.ask();
+        self.asked.set(false);
         self.returned.recv().ok()
+    }
+
+    /// As [`recall`](Worker::recall), but waits no longer than `limit`; may then be called again.
+    pub(crate) fn recall_within(&self, limit: Duration) -> std::result::Result<Option<Box<Station>>, NotYet> {
+        self.ask();
+        let back = match self.returned.recv_timeout(limit) {
+            Err(RecvTimeoutError::Timeout) => return Err(NotYet),
+            back => back.ok(),
+        };
+        self.asked.set(false);
+        Ok(back)
+    }
+
+    fn ask(&self) {
+        if !self.asked.replace(true) {
+            self.order(Order::Return);
+        }
     }
 
     fn order(&self, order: Order) {

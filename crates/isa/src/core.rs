@@ -239,6 +239,24 @@ pub trait Core: Sized {
         }
     }
 
+    /// Receives the next message of several queues, `len` elements each: waits for all of them, then reads their slots side
+    /// by side.
+    ///
+    /// As [`recv_async`](Core::recv_async) of each and a [`join`](Core::join); but whether a message is there already is not
+    /// looked at, so a kernel does the same instructions however its peers are timed, and one execution is enough to check it.
+    #[track_caller]
+    fn recv_all<T: ElementType, const N: usize>(
+        &self,
+        ports: [Port<T>; N],
+        len: usize,
+    ) -> impl Future<Output = Result<[T::Tile; N]>> {
+        let at = self.attribution().site();
+        async move {
+            let _caller = self.attribution().to(at);
+            Receiving::all(self, ports, len).await
+        }
+    }
+
     /// Moves a tile into a slot of a queue and raises `full` when it is there: what [`send`](Core::send) is for.
     #[doc(hidden)]
     #[track_caller]

@@ -29,6 +29,7 @@ mod signal;
 mod sources;
 pub mod stepped;
 mod task;
+mod team_memory;
 mod tile;
 mod tile_ops;
 
@@ -69,5 +70,6 @@ pub use task::{
     Arg, Argument, KernelId, Param, Parameter, Tag, Task, Value, decode, dtype_of, float_needed,
     signature_hash,
 };
+pub use team_memory::{MAX_GRID_SIDES, TeamMemory, TeamParts};
 pub use tile::Tile;
 pub use tile_ops::TileOps;

@@ -435,6 +435,22 @@ impl<T: ElementType> Receiving<T> {
         Ok(receiving)
     }
 
+    /// Receives the next message of each port.
+    pub(crate) async fn all<C: Core, const N: usize>(
+        core: &C,
+        ports: [Port<T>; N],
+        len: usize,
+    ) -> Result<[T::Tile; N]> {
+        let mut all = Vec::with_capacity(N);
+        for port in ports {
+            all.push(Receiving::later(core, port, len).await?);
+        }
+        match <[Receiving<T>; N]>::try_from(all) {
+            Ok(all) => all.finish(core).await,
+            Err(_) => Err(Error::failed("as many messages as were asked for")),
+        }
+    }
+
     /// Waits until it is there, and begins to read it.
     async fn arrive<C: Core>(&mut self, core: &C) -> Result<()> {
         if self.begun.is_none() {
@@ -467,7 +483,7 @@ impl<T: ElementType> Pending for Receiving<T> {
 impl<T: ElementType, const N: usize> Pending for [Receiving<T>; N] {
     type Output = [T::Tile; N];
     async fn finish<C: Core>(mut self, core: &C) -> Result<[T::Tile; N]> {
-        for one in &mut self {
+        for one in &self {
             if one.begun.is_none() {
                 let (full, needed) = one.port.full(one.number)?;
                 core.wait(full, Compare::Ge, needed).await?;

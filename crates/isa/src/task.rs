@@ -2,7 +2,7 @@
 
 use crate::{
     Barrier, Block, BlockSpan, CanRead, CanWrite, Consecutive, Dtype, Element, Error, ErrorKind, Rank, Read,
-    ReadWrite, ReduceOp, Region, Segment, Signals, Span, Window, Write,
+    ReadWrite, ReduceOp, Region, Segment, Signals, Span, TeamMemory, Window, Write,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -76,6 +76,8 @@ pub enum Arg {
     Signals(Signals),
     /// A barrier.
     Barrier(Barrier),
+    /// The memory of a team.
+    Team(TeamMemory),
     /// A number or a name, in 64 bits.
     Value(Value),
 }
@@ -91,6 +93,7 @@ impl Arg {
             }
             Arg::Signals(_) => "signals".into(),
             Arg::Barrier(_) => "a barrier".into(),
+            Arg::Team(_) => "the memory of a team".into(),
             Arg::Value(value) => format!("{value:?}"),
         }
     }
@@ -103,6 +106,7 @@ impl Arg {
             Arg::Block(block) => Some(block.extent.segment),
             Arg::Signals(signals) => Some(signals.segment),
             Arg::Barrier(barrier) => Some(barrier.signals().segment),
+            Arg::Team(team) => Some(team.data.segment),
             Arg::Value(_) => None,
         }
     }
@@ -157,7 +161,7 @@ pub enum Value {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a kernel",
     label = "not a parameter type",
-    note = "a kernel takes `In`, `Out`, `InOut`, a `Block` of these, `Shared`, `Signals`, `Barrier`, and numbers: u32, u64, usize, i32, i64, f32, f64"
+    note = "a kernel takes `In`, `Out`, `InOut`, a `Block` of these, `Shared`, `Signals`, `Barrier`, `TeamMemory`, and numbers: u32, u64, usize, i32, i64, f32, f64"
 )]
 pub trait Parameter: Sized {
     /// What the kernel does with it.
@@ -286,6 +290,7 @@ macro_rules! plain_parameter {
 plain_parameter! {
     Signals, Shared, "Signals", Arg::Signals(signals) => Some(signals);
     Barrier, Shared, "Barrier", Arg::Barrier(barrier) => Some(barrier);
+    TeamMemory, Shared, "TeamMemory", Arg::Team(team) => Some(team);
     u64, Value, "u64", Arg::Value(Value::U64(v)) => Some(v);
     u32, Value, "u32", Arg::Value(Value::U64(v)) => u32::try_from(v).ok();
     usize, Value, "usize", Arg::Value(Value::U64(v)) => usize::try_from(v).ok();

@@ -23,7 +23,7 @@ pub enum Error {
         have_bytes: u64,
     },
     /// The operating system said no.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {source}{}", cure(source))]
     System {
         /// What was being done.
         doing: String,
@@ -98,6 +98,14 @@ pub enum Error {
         /// The chip.
         device: Device,
     },
+}
+
+/// What to do about an error of the operating system, if that is known.
+fn cure(source: &io::Error) -> &'static str {
+    match source.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::MFILE) => "; raise `ulimit -n`",
+        _ => "",
+    }
 }
 
 impl Error {

@@ -5,6 +5,7 @@
 //! Rust's rules.
 
 pub mod arith;
+mod config_file;
 mod core;
 mod cpu_vendor;
 mod error;
@@ -16,12 +17,14 @@ mod process;
 mod sync;
 pub mod trace;
 
-pub use core::{NativeCore, Neighbours, SCRATCH, Waiting};
+pub use config_file::{MAX_CONFIG_BYTES, read_config_file};
+pub use core::{LentBytes, LentBytesMut, NativeCore, Neighbours, SCRATCH, WaitObserver, Waiting};
 pub use error::{Error, Result};
 #[doc(no_inline)]
 pub use memory::segment;
 pub use process::chip_processes::{ChipProcesses, Event, InitialSegment, Interrupter, Launch, Waiter};
 pub use process::death_watch::{End, Members, Program};
+pub use process::file_size_limit::fail_beyond_file_size_limit;
 pub use process::mailbox::Failure;
 pub use process::stopped::is_stopped;
 pub use process::{ranks, spmd};

@@ -12,6 +12,7 @@
 //! - [`kernel`] and [`orchestration`]: the attributes that make a function submittable.
 //! - [`registry`]: the kernels of a program, found at link time.
 //! - [`native`]: shared memory, signals and processes of one host.
+//! - [`check`]: finds races and deadlocks of kernels, or proves that there are none.
 //! - [`layout`]: what lies where in the windows of a domain.
 //! - [`timeline`]: what ran where and when, as a page or for Perfetto.
 //! - [`runtime`]: the node, its domains, its tensors, its runs.
@@ -32,6 +33,9 @@
 //! - `collectives`: the collectives and the communicator.
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "collectives", feature = "sim"))]
+pub use ringwork_ccl as ccl;
+pub use ringwork_check as check;
 #[cfg(feature = "collectives")]
 pub use ringwork_collectives as collectives;
 #[cfg(feature = "collectives")]

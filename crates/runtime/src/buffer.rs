@@ -4,6 +4,8 @@ use crate::domain::Domain;
 use crate::error::{Error, Result};
 use crate::handle_ops;
 use crate::task_binding::WHOEVER;
+#[cfg(feature = "collectives")]
+use ringwork_isa::TeamMemory;
 use ringwork_isa::{Arg, Argument, Barrier, Element, In, InOut, Out, Rank, Signal, Signals, Span};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -191,6 +193,33 @@ impl SignalRow {
     pub fn cell(&self, rank: Rank, index: u32) -> Result<Signal> {
         let cell = self.row.at(index).and_then(|cell| cell.on(rank));
         cell.map_err(|error| Error::config("signal", error.to_string()))
+    }
+}
+
+/// The memory of a [team](crate::DomainSpec::team): pass it where a kernel has a `TeamMemory`, as the kernels of the
+/// collectives do.
+#[cfg(feature = "collectives")]
+#[derive(Clone, Debug)]
+pub struct TeamHandle {
+    memory: TeamMemory,
+    // Keeps the domain open.
+    _domain: Domain,
+}
+
+#[cfg(feature = "collectives")]
+impl TeamHandle {
+    pub(crate) fn new(domain: Domain, memory: TeamMemory) -> TeamHandle {
+        TeamHandle {
+            memory,
+            _domain: domain,
+        }
+    }
+}
+
+#[cfg(feature = "collectives")]
+impl Argument<TeamMemory> for TeamHandle {
+    fn to_arg(&self) -> Arg {
+        Arg::Team(self.memory)
     }
 }
 

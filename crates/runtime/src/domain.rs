@@ -1,12 +1,18 @@
 //! Domains: which chips communicate, and what each of them exposes.
 
 mod spec;
+#[cfg(feature = "collectives")]
+mod team_spec;
 
 pub use ringwork_layout::BufferPlace;
 pub(crate) use spec::DomainPlan;
 pub use spec::DomainSpec;
+#[cfg(feature = "collectives")]
+pub use team_spec::TeamSpec;
 
 use crate::backend::Members;
+#[cfg(feature = "collectives")]
+use crate::buffer::TeamHandle;
 use crate::buffer::{Buffer, SignalRow};
 use crate::error::{Error, Result};
 use crate::node::Shared;
@@ -130,6 +136,20 @@ impl Domain {
         let layout = self.inner.plan.segment.layout;
         let row = layout.signals(Rank(0), row);
         Ok(SignalRow::new(self.clone(), row))
+    }
+
+    /// A team by name.
+    ///
+    /// # Errors
+    /// If there is no such team.
+    #[cfg(feature = "collectives")]
+    pub fn team(&self, name: &str) -> Result<TeamHandle> {
+        let teams = &self.inner.plan.places.teams;
+        let places = teams
+            .get(name)
+            .ok_or_else(|| self.missing("team", name, teams.keys()))?;
+        let memory = places.memory(&self.inner.plan.segment.layout, Rank(0));
+        Ok(TeamHandle::new(self.clone(), memory))
     }
 
     /// A barrier by name.

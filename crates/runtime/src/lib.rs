@@ -31,10 +31,14 @@ mod tensor;
 mod timeline;
 
 pub use backend::{Failure, Interrupter};
+#[cfg(feature = "collectives")]
+pub use buffer::TeamHandle;
 pub use buffer::{Buffer, Part, SignalRow};
 pub use chip::{Captured, ChipOrchestrator, CoreKind};
 pub use chip_context::{ChipContext, DomainContext};
 pub use config::NodeBuilder;
+#[cfg(feature = "collectives")]
+pub use domain::TeamSpec;
 pub use domain::{BufferPlace, Domain, DomainSpec};
 pub use error::{Cause, Error, Result, Stopped, TaskFailure};
 pub use intermediate::Intermediate;

@@ -78,6 +78,12 @@ impl Simulation {
         }
     }
 
+    /// The machine.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
     /// Keeps what ran where and when, for [`Clock::timeline`].
     #[must_use]
     pub fn trace(mut self, keep: bool) -> Simulation {

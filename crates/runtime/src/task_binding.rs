@@ -3,7 +3,7 @@
 //! # Rules
 //! - **BIND-1 (own memory).** `In`, `Out` and `InOut`, and blocks of these, touch the bytes that they name; what
 //!   overlaps and is written is ordered.
-//! - **BIND-2 (shared memory).** A `Shared`, `Signals` or `Barrier` touches its chip's own part, as one that is
+//! - **BIND-2 (shared memory).** A `Shared`, `Signals`, `Barrier` or team touches its chip's own part, as one that is
 //!   read and written. Tasks of one chip, and groups that have a chip in common, keep the order of submission;
 //!   between tasks of different chips nothing is inferred: kernels order that with signals.
 //! - **BIND-3 (held).** Memory that a task uses is freed only when the task is over.
@@ -13,6 +13,7 @@ use crate::node::State;
 use ringwork_engine::{AccessKind, BufferId, SignalId, Spec, View};
 use ringwork_isa::{
     Arg, Barrier, BlockSpan, KernelId, Rank, SIGNAL_STRIDE_BYTES, Segment, Signal, Signals, Span, Tag, Task,
+    TeamMemory,
 };
 use std::fmt;
 
@@ -263,6 +264,8 @@ pub(crate) fn view(arg: &Arg) -> Option<View> {
         }
         Arg::Signals(row) => cells(row).map(View::range),
         Arg::Barrier(barrier) => cells(&barrier.signals()).map(View::range),
+        // Its data is reached through the team only, so its cells stand for all of it.
+        Arg::Team(team) => cells(&team.cells).map(View::range),
         Arg::Value(_) => None,
     }
 }
@@ -290,6 +293,11 @@ fn on_rank(arg: Arg, me: Rank) -> Arg {
         }),
         Arg::Signals(row) => Arg::Signals(signals(row)),
         Arg::Barrier(barrier) => Arg::Barrier(Barrier::new(signals(barrier.signals()))),
+        Arg::Team(team) => Arg::Team(TeamMemory {
+            cells: signals(team.cells),
+            data: span(team.data),
+            ..team
+        }),
         Arg::Value(value) => Arg::Value(value),
     }
 }

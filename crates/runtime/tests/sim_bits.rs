@@ -1,106 +1,88 @@
-//! Every collective, on every kind of network: the bits are those of the native run of the same algorithm.
+//! Every algorithm of the catalogue, on every kind of network: the bits are those of the native run of the same task.
 //!
-//! A few kinds of network for 2, 5, 8 and 16 ranks, and two for 64. Every kind, for eleven numbers of ranks up to 64, is
+//! A few kinds of network for 1 to 16 ranks, and two for 64. Every kind, for eleven numbers of ranks up to 64, is
 //! a test that is ignored unless asked for.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 extern crate ringwork_native as ringwork;
 
-use ringwork_collectives::{Algorithm, Team};
-use ringwork_isa::{Rank, ReduceOp, Task};
+use ringwork_collectives::catalogue::{CATALOGUE, Entry, Needs};
+use ringwork_isa::{Arg, Argument, Collective, In, Out, Rank, ReduceOp, Task};
 use ringwork_kernels as kernels;
-use ringwork_runtime::{Buffer, DomainSpec, Node, Platform, SignalRow, Simulation, Tensor};
+use ringwork_runtime::{DomainSpec, Node, Part, Platform, Simulation, TeamHandle, TeamSpec, Tensor};
 use ringwork_sim::Topology;
 
-/// What every kernel takes.
-struct With<'a> {
-    x: &'a Tensor<f32>,
-    y: &'a Tensor<f32>,
-    scratch: &'a Buffer<f32>,
-    meet: &'a SignalRow,
-    steps: &'a SignalRow,
+/// A rank's input or output.
+enum Memory {
+    Own(Tensor<f32>),
+    Window(Part<f32>),
 }
 
-/// Elements for so many ranks and a count.
-type Count = fn(usize, usize) -> usize;
-
-/// A collective: its name, elements in and out for `n` ranks of `count`, and its task.
-struct Case {
-    name: String,
-    input: Count,
-    output: Count,
-    task: Box<dyn Fn(&With<'_>) -> Task>,
-}
-
-fn cases() -> Vec<Case> {
-    let case = |name: &str, input, output, task: Box<dyn Fn(&With<'_>) -> Task>| Case {
-        name: name.into(),
-        input,
-        output,
-        task,
-    };
-    let (one, all): (Count, Count) = (|_, c| c, |n, c| n * c);
-    let mut cases = vec![
-        case(
-            "all_gather",
-            one,
-            all,
-            Box::new(|w| kernels::all_gather::task(w.x, w.y, w.scratch, w.meet, w.steps)),
-        ),
-        case(
-            "reduce_scatter",
-            all,
-            one,
-            Box::new(|w| kernels::reduce_scatter::task(w.x, w.y, w.scratch, w.meet, w.steps, ReduceOp::Sum)),
-        ),
-        case(
-            "broadcast",
-            one,
-            one,
-            Box::new(|w| kernels::broadcast::task(w.x, w.y, w.scratch, w.meet, w.steps, Rank(1))),
-        ),
-        case(
-            "reduce",
-            one,
-            one,
-            Box::new(|w| kernels::reduce::task(w.x, w.y, w.scratch, w.meet, w.steps, ReduceOp::Sum, Rank(1))),
-        ),
-        case(
-            "gather",
-            one,
-            all,
-            Box::new(|w| kernels::gather::task(w.x, w.y, w.scratch, w.meet, w.steps, Rank(1))),
-        ),
-        case(
-            "scatter",
-            all,
-            one,
-            Box::new(|w| kernels::scatter::task(w.x, w.y, w.scratch, w.meet, w.steps, Rank(1))),
-        ),
-        case(
-            "all_to_all",
-            all,
-            all,
-            Box::new(|w| kernels::all_to_all::task(w.x, w.y, w.scratch, w.meet, w.steps)),
-        ),
-    ];
-    // Packets are the communicator's.
-    for algorithm in ringwork_collectives::all_reduce::BY_TEAM
-        .into_iter()
-        .filter(|algorithm| *algorithm != Algorithm::Packet)
-    {
-        for op in [ReduceOp::Sum, ReduceOp::Max] {
-            cases.push(case(
-                &format!("all_reduce {algorithm} {op}"),
-                one,
-                one,
-                Box::new(move |w| {
-                    kernels::all_reduce::task(w.x, w.y, w.scratch, w.meet, w.steps, op, algorithm)
-                }),
-            ));
+impl Argument<In<f32>> for Memory {
+    fn to_arg(&self) -> Arg {
+        match self {
+            Memory::Own(tensor) => Argument::<In<f32>>::to_arg(tensor),
+            Memory::Window(part) => Argument::<In<f32>>::to_arg(part),
         }
     }
+}
+
+impl Argument<Out<f32>> for Memory {
+    fn to_arg(&self) -> Arg {
+        match self {
+            Memory::Own(tensor) => Argument::<Out<f32>>::to_arg(tensor),
+            Memory::Window(part) => Argument::<Out<f32>>::to_arg(part),
+        }
+    }
+}
+
+/// A call of a collective by one of its algorithms.
+struct Case {
+    entry: &'static Entry,
+    op: ReduceOp,
+}
+
+impl Case {
+    fn name(&self) -> String {
+        format!("{} {} {}", self.entry.collective, self.entry.algorithm, self.op)
+    }
+
+    fn task(&self, x: &Memory, y: &Memory, team: &TeamHandle, root: Rank) -> Task {
+        let (op, algorithm) = (self.op, self.entry.algorithm);
+        match self.entry.collective {
+            Collective::AllReduce => kernels::all_reduce::task(x, y, team, op, algorithm),
+            Collective::AllGather => kernels::all_gather::task(x, y, team, algorithm),
+            Collective::ReduceScatter => kernels::reduce_scatter::task(x, y, team, op, algorithm),
+            Collective::Broadcast => kernels::broadcast::task(x, y, team, root, algorithm),
+            Collective::Reduce => kernels::reduce::task(x, y, team, op, root, algorithm),
+            Collective::AllToAll => kernels::all_to_all::task(x, y, team, algorithm),
+            Collective::Gather => kernels::gather::task(x, y, team, root, algorithm),
+            Collective::Scatter => kernels::scatter::task(x, y, team, root, algorithm),
+            other => panic!("{other} has no kernel that moves data"),
+        }
+    }
+}
+
+/// Every algorithm of the catalogue that moves data and is for so many ranks in such a grid.
+fn cases(ranks: u32, grid: &[u32]) -> Vec<Case> {
+    let entries = CATALOGUE
+        .iter()
+        .filter(|entry| entry.collective != Collective::Barrier && entry.fits(ranks, Some(grid)).is_ok());
+    let mut cases = Vec::new();
+    for entry in entries {
+        let ops: &[ReduceOp] = match entry.collective {
+            Collective::AllReduce => &[ReduceOp::Sum, ReduceOp::Max],
+            _ => &[ReduceOp::Sum],
+        };
+        cases.extend(ops.iter().map(|op| Case { entry, op: *op }));
+    }
     cases
+}
+
+/// The same grid on every machine: algorithms for grids are right on any, if not fast.
+fn grid(ranks: u32) -> Vec<u32> {
+    let rows = (1..=ranks).rfind(|rows| rows * rows <= ranks && ranks.is_multiple_of(*rows));
+    vec![ranks / rows.unwrap(), rows.unwrap()]
 }
 
 /// Values whose sum depends on the order and on every rounding.
@@ -118,47 +100,70 @@ fn run(platform: Platform, ranks: u32, count: usize) -> Vec<(String, Vec<Vec<u32
         .platform(platform)
         .launch()
         .unwrap();
-    let (chips, n) = (node.devices(), ranks as usize);
-    let spec = DomainSpec::new("all", chips.clone())
-        // Small, so that everything moves in several chunks.
-        .buffer::<f32>("scratch", 2 * n.max(64))
-        .barrier("meet")
-        .signals("steps", Team::STEP_CELLS);
-    let domain = node.open_domain(&spec).unwrap();
-    let (scratch, meet, steps) = (
-        domain.buffer::<f32>("scratch").unwrap(),
-        domain.barrier("meet").unwrap(),
-        domain.signals("steps").unwrap(),
-    );
-    let mut results = Vec::new();
-    for case in cases() {
-        let (mut x, mut y) = (Vec::new(), Vec::new());
-        for (rank, chip) in chips.iter().enumerate() {
-            let values: Vec<f32> = (0..(case.input)(n, count)).map(|i| value(rank, i)).collect();
-            x.push(node.tensor(*chip, &values).unwrap());
-            y.push(node.zeros::<f32>(*chip, (case.output)(n, count)).unwrap());
-        }
-        node.run(|orch| {
-            orch.group(chips.iter().copied(), |chip| {
-                Ok((case.task)(&With {
-                    x: &x[chip.0 as usize],
-                    y: &y[chip.0 as usize],
-                    scratch: &scratch,
-                    meet: &meet,
-                    steps: &steps,
-                }))
-            })
-        })
-        .unwrap();
-        let bits = |y: &Tensor<f32>| y.read().unwrap().into_iter().map(f32::to_bits).collect();
-        results.push((case.name, y.iter().map(bits).collect()));
+    let cases = cases(ranks, &grid(ranks));
+    cases
+        .iter()
+        .map(|case| (case.name(), run_case(&node, case, count)))
+        .collect()
+}
+
+fn run_case(node: &Node, case: &Case, count: usize) -> Vec<Vec<u32>> {
+    let (entry, chips) = (case.entry, node.devices());
+    let n = chips.len();
+    // The size of some is that of all ranks' parts together.
+    let size = if entry.collective.has_parts() {
+        count * n
+    } else {
+        count
+    };
+    let counts = entry.collective.counts(size, n);
+    let (input, output) = (counts.send, counts.recv);
+    let in_window = entry.needs == Needs::Window;
+    // Scratch for a part only, so that everything moves in several pieces.
+    let team = TeamSpec::new(ringwork_isa::Dtype::F32, 64)
+        .algorithm(entry)
+        .grid(grid(u32::try_from(n).unwrap()));
+    let mut spec = DomainSpec::new("all", chips.clone()).team_by("team", team);
+    if in_window {
+        spec = spec.buffer::<f32>("x", input).buffer::<f32>("y", output);
     }
-    results
+    let domain = node.open_domain(&spec).unwrap();
+    let team = domain.team("team").unwrap();
+    let output_buffer = if entry.is_in_place() { "x" } else { "y" };
+    let (mut x, mut y) = (Vec::new(), Vec::new());
+    for (rank, chip) in chips.iter().enumerate() {
+        let values: Vec<f32> = (0..input).map(|i| value(rank, i)).collect();
+        if in_window {
+            let rank = Rank(u32::try_from(rank).unwrap());
+            let part = |name| domain.buffer::<f32>(name).unwrap().on(rank).unwrap();
+            part("x").write(&values).unwrap();
+            x.push(Memory::Window(part("x")));
+            y.push(Memory::Window(part(output_buffer)));
+        } else {
+            x.push(Memory::Own(node.tensor(*chip, &values).unwrap()));
+            y.push(Memory::Own(node.zeros::<f32>(*chip, output).unwrap()));
+        }
+    }
+    let last = Rank(u32::try_from(n - 1).unwrap());
+    node.run(|orch| {
+        orch.group(chips.iter().copied(), |chip| {
+            let rank = chip.0 as usize;
+            Ok(case.task(&x[rank], &y[rank], &team, last))
+        })
+    })
+    .unwrap_or_else(|error| panic!("{}: {error}", case.name()));
+    let read = |y: &Memory| match y {
+        Memory::Own(tensor) => tensor.read().unwrap(),
+        Memory::Window(part) => part.read().unwrap(),
+    };
+    y.iter()
+        .map(|y| read(y).into_iter().map(f32::to_bits).collect())
+        .collect()
 }
 
 fn same_bits(ranks: u32, count: usize, topologies: &[&str]) {
     let native = run(Platform::Native, ranks, count);
-    assert_eq!(native.len(), 7 + 2 * 4);
+    assert!(native.len() > 20, "only {} cases", native.len());
     for topology in topologies {
         let machine = Topology::preset(topology)
             .or_else(|_| Topology::from_yaml("test", topology))
@@ -172,6 +177,21 @@ fn same_bits(ranks: u32, count: usize, topologies: &[&str]) {
             );
         }
     }
+}
+
+#[test]
+fn one_rank() {
+    same_bits(1, 33, &["ring-2", "h100x8"]);
+}
+
+#[test]
+fn three_ranks() {
+    same_bits(3, 50, &["ring-3", "switch-4"]);
+}
+
+#[test]
+fn four_ranks() {
+    same_bits(4, 129, &["ring-4", "mesh-2x2", "h100x8"]);
 }
 
 #[test]

@@ -21,6 +21,6 @@ pub use net::{
 pub use queue::EventQueue;
 pub use ringwork_timeline as timeline;
 pub use ringwork_timeline::ShowPs;
+pub use ringwork_yaml as yaml;
 pub use time::{PS_PER_SECOND, Ps, Rate};
-pub use topology::yaml;
-pub use topology::{Chip, Dma, Memory, PRESETS, Problem, Queues, Topology, TopologyError, Unit, preset_yaml};
+pub use topology::{Chip, Dma, Impossible, Memory, PRESETS, Queues, Topology, Unit, preset_yaml};

@@ -1,7 +1,7 @@
 //! All-gather: every rank gets everybody's data, in rank order.
 
 use super::collective::Collective;
-use super::{Example, describe_size};
+use super::{Choice, Example, describe_algorithm};
 use crate::job::{Check, Job, pattern};
 use ringwork::kernels;
 use ringwork::prelude::*;
@@ -12,10 +12,10 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: None,
     default_devices: 4,
-    takes_algo: false,
+    choice: Choice::Of(ringwork::isa::Collective::AllGather),
     dtypes: &Dtype::ALL,
     counts_per_chip: |ranks| 1 + ranks,
-    describe: describe_size,
+    describe: describe_algorithm,
     run,
 };
 
@@ -27,11 +27,11 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let (count, ranks) = (job.count, job.devices.len());
     let all_gather = Collective::<T> {
         input: count,
-        output: Box::new(move |_| ranks * count),
+        output: ranks * count,
         fill: Box::new(|rank, i| pattern(rank * 100 + i)),
         golden: Box::new(move |_, i| Some(pattern(i / count * 100 + i % count))),
     };
     all_gather.run(job, |with| {
-        kernels::all_gather::task(with.x, with.y, with.scratch, with.meet, with.steps)
+        kernels::all_gather::task(with.x, with.y, with.team, with.algorithm)
     })
 }

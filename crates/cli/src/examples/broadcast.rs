@@ -1,7 +1,7 @@
 //! Broadcast: every rank gets the root's data. The last rank is the root.
 
 use super::collective::Collective;
-use super::{Example, describe_size};
+use super::{Choice, Example, describe_algorithm};
 use crate::job::{Check, Job, pattern};
 use ringwork::kernels;
 use ringwork::prelude::*;
@@ -12,10 +12,10 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: None,
     default_devices: 4,
-    takes_algo: false,
+    choice: Choice::Of(ringwork::isa::Collective::Broadcast),
     dtypes: &Dtype::ALL,
     counts_per_chip: |_| 2,
-    describe: describe_size,
+    describe: describe_algorithm,
     run,
 };
 
@@ -27,12 +27,12 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let (count, root) = (job.count, job.devices.len() - 1);
     let broadcast = Collective::<T> {
         input: count,
-        output: Box::new(move |_| count),
+        output: count,
         fill: Box::new(|rank, i| pattern(rank * 100 + i)),
         golden: Box::new(move |_, i| Some(pattern(root * 100 + i))),
     };
     let root = Rank(u32::try_from(root).unwrap_or(0));
     broadcast.run(job, |with| {
-        kernels::broadcast::task(with.x, with.y, with.scratch, with.meet, with.steps, root)
+        kernels::broadcast::task(with.x, with.y, with.team, root, with.algorithm)
     })
 }

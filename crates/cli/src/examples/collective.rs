@@ -1,16 +1,17 @@
-//! What the shorter examples have in common: a team of all chips, an input and an output on each.
+//! What the examples of one collective have in common: a team of all chips, an input and an output on each.
 
 use crate::job::{Check, Job};
-use ringwork::collectives::Team;
+use ringwork::collectives::catalogue::{Entry, Needs};
+use ringwork::isa::{Algorithm, Arg, Argument};
 use ringwork::prelude::*;
-use ringwork::runtime::SignalRow;
+use ringwork::runtime::{Part, TeamHandle};
 
-/// A collective as an example: sizes, input, golden value and the kernel.
+/// A collective as an example: sizes, input and golden value.
 pub(super) struct Collective<T> {
     /// Elements of every rank's input.
     pub(super) input: usize,
-    /// Elements of a rank's output.
-    pub(super) output: Box<dyn Fn(usize) -> usize>,
+    /// Elements of every rank's output.
+    pub(super) output: usize,
     /// Input of a rank at an index.
     pub(super) fill: Box<dyn Fn(usize, usize) -> T>,
     /// Output of a rank at an index; `None` if the rank gets none.
@@ -19,11 +20,50 @@ pub(super) struct Collective<T> {
 
 /// The arguments that every collective kernel takes.
 pub(super) struct Arguments<'a, T> {
-    pub(super) x: &'a Tensor<T>,
-    pub(super) y: &'a Tensor<T>,
-    pub(super) scratch: &'a Buffer<T>,
-    pub(super) meet: &'a SignalRow,
-    pub(super) steps: &'a SignalRow,
+    pub(super) x: &'a Memory<T>,
+    pub(super) y: &'a Memory<T>,
+    pub(super) team: &'a TeamHandle,
+    pub(super) algorithm: Algorithm,
+}
+
+/// A rank's input or output: in its chip's own memory or, for algorithms that work on windows, in its window.
+pub(super) enum Memory<T> {
+    Own(Tensor<T>),
+    Window(Part<T>),
+}
+
+impl<T: Element> Memory<T> {
+    fn write(&self, values: &[T]) -> ringwork::Result<()> {
+        match self {
+            Memory::Own(tensor) => tensor.write(values),
+            Memory::Window(part) => part.write(values),
+        }
+    }
+
+    fn read(&self) -> ringwork::Result<Vec<T>> {
+        match self {
+            Memory::Own(tensor) => tensor.read(),
+            Memory::Window(part) => part.read(),
+        }
+    }
+}
+
+impl<T: Element> Argument<In<T>> for Memory<T> {
+    fn to_arg(&self) -> Arg {
+        match self {
+            Memory::Own(tensor) => Argument::<In<T>>::to_arg(tensor),
+            Memory::Window(part) => Argument::<In<T>>::to_arg(part),
+        }
+    }
+}
+
+impl<T: Element> Argument<Out<T>> for Memory<T> {
+    fn to_arg(&self) -> Arg {
+        match self {
+            Memory::Own(tensor) => Argument::<Out<T>>::to_arg(tensor),
+            Memory::Window(part) => Argument::<Out<T>>::to_arg(part),
+        }
+    }
 }
 
 impl<T: Element> Collective<T> {
@@ -35,37 +75,45 @@ impl<T: Element> Collective<T> {
     ) -> ringwork::Result<Vec<Check>> {
         let node = job.launch(Node::builder())?;
         let chips = node.devices();
-        // Half of it holds one element of every block at least; more moves more at a time.
-        let room = (2 * self.input.max((self.output)(0))).clamp(2 * chips.len(), 1 << 20);
-        let spec = DomainSpec::new("all", chips.clone())
-            .buffer::<T>("scratch", room)
-            .barrier("meet")
-            .signals("steps", Team::STEP_CELLS);
-        let all = node.open_domain(&spec)?;
-        let (scratch, meet, steps) = (
-            all.buffer::<T>("scratch")?,
-            all.barrier("meet")?,
-            all.signals("steps")?,
-        );
+        let entry = job.entry;
+        let spec =
+            DomainSpec::new("all", chips.clone()).team_by("team", job.team(self.input.max(self.output)));
+        let all = node.open_domain(&self.with_buffers(spec, entry))?;
+        let team = all.team("team")?;
 
         let (mut x, mut y) = (Vec::new(), Vec::new());
-        for (rank, chip) in chips.iter().enumerate() {
-            let values: Vec<T> = (0..self.input).map(|i| (self.fill)(rank, i)).collect();
-            x.push(node.tensor(*chip, &values)?);
-            y.push(node.zeros::<T>(*chip, (self.output)(rank))?);
+        for (rank, chip) in (0..).map(Rank).zip(&chips) {
+            if entry.needs != Needs::Window {
+                x.push(Memory::Own(node.zeros(*chip, self.input)?));
+                y.push(Memory::Own(node.zeros(*chip, self.output)?));
+                continue;
+            }
+            let output = if entry.is_in_place() { "x" } else { "y" };
+            x.push(Memory::Window(all.buffer("x")?.on(rank)?));
+            y.push(Memory::Window(all.buffer(output)?.on(rank)?));
         }
+        let fill = || {
+            x.iter().enumerate().try_for_each(|(rank, x)| {
+                let values: Vec<T> = (0..self.input).map(|i| (self.fill)(rank, i)).collect();
+                x.write(&values)
+            })
+        };
+        fill()?;
         let rank_of = |chip: Device| all.rank_of(chip).map_or(0, |rank| rank.0 as usize);
+        let mut round = 0..job.rounds;
         job.rounds(
             || {
+                // Where the output lies in place of the input, that is gone after the first round.
+                if round.next() != Some(0) && entry.is_in_place() {
+                    fill()?;
+                }
                 node.run(|orch| {
                     orch.group(chips.iter().copied(), |chip| {
-                        let (x, y) = (&x[rank_of(chip)], &y[rank_of(chip)]);
                         Ok(task(&Arguments {
-                            x,
-                            y,
-                            scratch: &scratch,
-                            meet: &meet,
-                            steps: &steps,
+                            x: &x[rank_of(chip)],
+                            y: &y[rank_of(chip)],
+                            team: &team,
+                            algorithm: entry.algorithm,
                         }))
                     })
                 })
@@ -84,5 +132,17 @@ impl<T: Element> Collective<T> {
                 chips.iter().enumerate().map(check).collect()
             },
         )
+    }
+
+    /// The buffers that an algorithm on windows works on.
+    fn with_buffers(&self, spec: DomainSpec, entry: &Entry) -> DomainSpec {
+        if entry.needs != Needs::Window {
+            return spec;
+        }
+        let spec = spec.buffer::<T>("x", self.input);
+        match entry.is_in_place() {
+            true => spec,
+            false => spec.buffer::<T>("y", self.output),
+        }
     }
 }

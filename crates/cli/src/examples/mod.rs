@@ -22,6 +22,8 @@ mod vector_graph;
 use crate::job::{Check, Job};
 use crate::output::say;
 use crate::report::bytes;
+use ringwork::collectives::catalogue::{self, CATALOGUE, Entry, Needs};
+use ringwork::isa::{Algorithm, Collective};
 use ringwork::prelude::Dtype;
 use serde_json::json;
 
@@ -34,8 +36,7 @@ pub(crate) struct Example {
     /// More than these are not started.
     pub(crate) max_devices: Option<usize>,
     pub(crate) default_devices: u32,
-    /// Whether `--algo` means something here.
-    pub(crate) takes_algo: bool,
+    pub(crate) choice: Choice,
     /// Element types it has.
     pub(crate) dtypes: &'static [Dtype],
     /// How often `--count` elements each chip holds, for a number of ranks.
@@ -43,6 +44,69 @@ pub(crate) struct Example {
     /// What this run of it does, in a few words.
     pub(crate) describe: fn(&Job) -> String,
     pub(crate) run: fn(&Job) -> ringwork::Result<Vec<Check>>,
+}
+
+/// What `--algo` chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Nothing: there is no collective in it.
+    Nothing,
+    /// How all chips do this collective.
+    Of(Collective),
+    /// How some of the chips do this collective, on data in their own memory.
+    OfSome(Collective),
+}
+
+impl Choice {
+    /// The collective that can be done in several ways.
+    pub(crate) fn collective(self) -> Option<Collective> {
+        match self {
+            Choice::Nothing => None,
+            Choice::Of(collective) | Choice::OfSome(collective) => Some(collective),
+        }
+    }
+
+    /// Whether an algorithm of the collective can be chosen. Algorithms on windows or for grids want all chips, with
+    /// their data in the window.
+    pub(crate) fn has(self, entry: &Entry) -> bool {
+        match self {
+            Choice::Nothing => false,
+            Choice::Of(_) => true,
+            Choice::OfSome(_) => entry.needs != Needs::Window && !entry.needs_grid(),
+        }
+    }
+
+    /// The names of what can be chosen.
+    fn names(self) -> Vec<&'static str> {
+        let entries = self.collective().into_iter().flat_map(catalogue::of);
+        entries
+            .filter(|entry| self.has(entry))
+            .map(|entry| entry.algorithm.name())
+            .collect()
+    }
+
+    /// What is meant by a name; without one, what is usual.
+    pub(crate) fn entry(self, name: Option<&str>) -> Result<&'static Entry, String> {
+        let Some(collective) = self.collective() else {
+            return match name {
+                None => Ok(&CATALOGUE[0]),
+                Some(_) => Err("there is no collective in it; leave --algo out".into()),
+            };
+        };
+        let usual = match collective {
+            Collective::AllReduce => Algorithm::TwoPhase,
+            _ => Algorithm::Staged,
+        };
+        let entry = catalogue::named(collective, name.unwrap_or(usual.name()))?;
+        match self.has(entry) {
+            true => Ok(entry),
+            false => Err(format!(
+                "its collective cannot be done by `{}`; use one of {}",
+                entry.algorithm,
+                self.names().join(", ")
+            )),
+        }
+    }
 }
 
 /// All of them, in the order to read them.
@@ -70,8 +134,8 @@ pub(crate) fn print_list(as_json: bool) {
     if as_json {
         let list: Vec<_> = ALL
             .iter()
-            .map(|Example { name, about, default_devices, takes_algo, .. }| {
-                json!({ "name": name, "about": about, "default_devices": default_devices, "takes_algo": takes_algo })
+            .map(|Example { name, about, default_devices, choice, .. }| {
+                json!({ "name": name, "about": about, "default_devices": default_devices, "algorithms": choice.names() })
             })
             .collect();
         say!("{}", json!({ "examples": list }));
@@ -87,6 +151,11 @@ pub(crate) fn print_list(as_json: bool) {
 /// Elements and bytes per rank, as most examples describe themselves.
 fn describe_size(job: &Job) -> String {
     format!("{} per rank", size(job))
+}
+
+/// The same, and the algorithm.
+fn describe_algorithm(job: &Job) -> String {
+    format!("{}, {}", describe_size(job), job.entry.algorithm)
 }
 
 /// The same for examples without ranks.

@@ -5,8 +5,8 @@
 //! inbox, with their number, and notifies; an expert starts when it has heard of everybody, and sends the results back
 //! the same way; a chip combines when it has heard of all experts. Nobody waits inside a kernel.
 
-use super::Example;
 use super::dense::{Matrix, apply, silu, wide};
+use super::{Choice, Example};
 use crate::job::{Check, Job};
 use ringwork::isa::activations;
 use ringwork::prelude::*;
@@ -18,7 +18,7 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: None,
     default_devices: 4,
-    takes_algo: false,
+    choice: Choice::Nothing,
     dtypes: &[Dtype::F32],
     counts_per_chip: |ranks| 2 * ranks + 4,
     describe: |job| {

@@ -1,7 +1,7 @@
 //! A kernel on each of several chips, and a host closure that collects the results.
 
 use super::vector_add::{add, sum};
-use super::{Example, describe_chip_size};
+use super::{Choice, Example, describe_chip_size};
 use crate::job::{Check, Job, pattern};
 use ringwork::prelude::*;
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: None,
     default_devices: 4,
-    takes_algo: false,
+    choice: Choice::Nothing,
     dtypes: &Dtype::ALL,
     counts_per_chip: |_| 3,
     describe: describe_chip_size,

@@ -1,8 +1,8 @@
 //! Overlapping domains: the middle chip is a member of two, with a different rank in each.
 
-use super::{Example, describe_size};
+use super::{Choice, Example, describe_size};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
-use ringwork::collectives::Team;
+use ringwork::isa::Collective;
 use ringwork::kernels;
 use ringwork::prelude::*;
 
@@ -12,10 +12,10 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 2,
     max_devices: None,
     default_devices: 3,
-    takes_algo: true,
+    choice: Choice::OfSome(Collective::AllReduce),
     dtypes: &Dtype::ALL,
     counts_per_chip: |_| 2,
-    describe: |job| format!("{} sum of {}", job.algorithm, describe_size(job)),
+    describe: |job| format!("{} sum of {}", job.entry.algorithm, describe_size(job)),
     run,
 };
 
@@ -68,15 +68,12 @@ impl<T: Element> Half<T> {
     /// Submits the sum over this half's inputs.
     pub(super) fn reduce(&self, orch: &mut Orchestrator<'_>, job: &Job) -> ringwork::Result<()> {
         let Half { domain, x, y } = self;
-        let (scratch, meet) = (domain.buffer::<T>("scratch")?, domain.barrier("meet")?);
-        let steps = domain.signals("steps")?;
+        let team = domain.team("team")?;
         orch.group(domain.members().iter().copied(), |chip| {
             let rank = domain.rank_of(chip).map_or(0, |rank| rank.0 as usize);
             let (x, y) = (&x[rank], &y[rank]);
-            let (op, algorithm) = (ReduceOp::Sum, job.algorithm);
-            Ok(kernels::all_reduce::task(
-                x, y, &scratch, &meet, &steps, op, algorithm,
-            ))
+            let (op, algorithm) = (ReduceOp::Sum, job.entry.algorithm);
+            Ok(kernels::all_reduce::task(x, y, &team, op, algorithm))
         })?;
         Ok(())
     }
@@ -94,10 +91,7 @@ impl<T: Element> Half<T> {
 }
 
 fn open<T: Element>(job: &Job, node: &Node, name: &str, members: Vec<Device>) -> ringwork::Result<Half<T>> {
-    let spec = DomainSpec::new(name, members.clone())
-        .buffer::<T>("scratch", 512)
-        .barrier("meet")
-        .signals("steps", Team::STEP_CELLS);
+    let spec = DomainSpec::new(name, members.clone()).team_by("team", job.team(job.count));
     let domain = node.open_domain(&spec)?;
     let (mut x, mut y) = (Vec::new(), Vec::new());
     for (rank, chip) in members.iter().enumerate() {

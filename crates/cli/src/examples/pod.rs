@@ -2,10 +2,9 @@
 //!
 //! Nodes that share no memory, as those of `-p sim`, each reduce in a domain of their own, and the pod adds the two up.
 
-use super::{Example, describe_size};
+use super::{Choice, Example, describe_size};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
-use ringwork::collectives::Team;
-use ringwork::isa::Algorithm;
+use ringwork::isa::{Algorithm, Collective};
 use ringwork::kernels;
 use ringwork::prelude::*;
 
@@ -15,10 +14,16 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 2,
     max_devices: None,
     default_devices: 4,
-    takes_algo: true,
+    choice: Choice::OfSome(Collective::AllReduce),
     dtypes: &Dtype::ALL,
     counts_per_chip: |_| 3,
-    describe: |job| format!("{} sum of {} over two nodes", job.algorithm, describe_size(job)),
+    describe: |job| {
+        format!(
+            "{} sum of {} over two nodes",
+            job.entry.algorithm,
+            describe_size(job)
+        )
+    },
     run,
 };
 
@@ -35,12 +40,7 @@ struct Half<T> {
 
 fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let pod = job.launch_pod()?;
-    let spec = |members: Vec<Device>| {
-        DomainSpec::new("all", members)
-            .buffer::<T>("scratch", 512)
-            .barrier("meet")
-            .signals("steps", Team::STEP_CELLS)
-    };
+    let spec = |members: Vec<Device>| DomainSpec::new("all", members).team_by("team", job.team(job.count));
     let shares_memory = !matches!(job.platform, ringwork::runtime::Platform::Sim(_));
     let mut halves: Vec<Half<T>> = Vec::new();
     if shares_memory {
@@ -60,9 +60,9 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     job.rounds(
         || {
             if shares_memory {
-                together(job.algorithm, &pod, &halves)
+                together(job.entry.algorithm, &pod, &halves)
             } else {
-                apart(job.algorithm, &pod, &halves)
+                apart(job.entry.algorithm, &pod, &halves)
             }
         },
         || {
@@ -133,22 +133,13 @@ fn fill<T: Element>(job: &Job, node: &Node, domain: Domain, first: usize) -> rin
 impl<T: Element> Half<T> {
     fn reduce(&self, node: &Node, algorithm: Algorithm) -> ringwork::Result<()> {
         let Half { domain, x, y } = self;
-        let (scratch, meet) = (domain.buffer::<T>("scratch")?, domain.barrier("meet")?);
-        let steps = domain.signals("steps")?;
+        let team = domain.team("team")?;
         node.run(|orch| {
             let mut tensors = x.iter().zip(y);
             orch.group(domain.members().iter().copied(), |_| {
                 // One for each member, in the same order.
                 let (x, y) = tensors.next().unwrap_or((&x[0], &y[0]));
-                Ok(kernels::all_reduce::task(
-                    x,
-                    y,
-                    &scratch,
-                    &meet,
-                    &steps,
-                    ReduceOp::Sum,
-                    algorithm,
-                ))
+                Ok(kernels::all_reduce::task(x, y, &team, ReduceOp::Sum, algorithm))
             })
         })?;
         Ok(())

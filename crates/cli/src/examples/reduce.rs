@@ -1,7 +1,7 @@
 //! Reduce: the root alone gets the sum. The last rank is the root.
 
 use super::collective::Collective;
-use super::{Example, describe_size};
+use super::{Choice, Example, describe_algorithm};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
 use ringwork::kernels;
 use ringwork::prelude::*;
@@ -12,10 +12,10 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: None,
     default_devices: 4,
-    takes_algo: false,
+    choice: Choice::Of(ringwork::isa::Collective::Reduce),
     dtypes: &Dtype::ALL,
     counts_per_chip: |_| 2,
-    describe: describe_size,
+    describe: describe_algorithm,
     run,
 };
 
@@ -28,20 +28,12 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let root = ranks - 1;
     let reduce = Collective::<T> {
         input: count,
-        output: Box::new(move |_| count),
+        output: count,
         fill: Box::new(|rank, i| pattern(rank * 100 + i)),
         golden: Box::new(move |me, i| (me == root).then(|| sum_of_patterns(ranks, |rank| rank * 100 + i))),
     };
     let root = Rank(u32::try_from(root).unwrap_or(0));
     reduce.run(job, |with| {
-        kernels::reduce::task(
-            with.x,
-            with.y,
-            with.scratch,
-            with.meet,
-            with.steps,
-            ReduceOp::Sum,
-            root,
-        )
+        kernels::reduce::task(with.x, with.y, with.team, ReduceOp::Sum, root, with.algorithm)
     })
 }

@@ -1,7 +1,7 @@
 //! Reduce-scatter: every rank gets its part of the sum.
 
 use super::collective::Collective;
-use super::{Example, describe_size};
+use super::{Choice, Example, describe_algorithm};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
 use ringwork::kernels;
 use ringwork::prelude::*;
@@ -12,10 +12,10 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: None,
     default_devices: 4,
-    takes_algo: false,
+    choice: Choice::Of(ringwork::isa::Collective::ReduceScatter),
     dtypes: &Dtype::ALL,
     counts_per_chip: |ranks| ranks + 1,
-    describe: describe_size,
+    describe: describe_algorithm,
     run,
 };
 
@@ -27,11 +27,11 @@ fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let (count, ranks) = (job.count, job.devices.len());
     let reduce_scatter = Collective::<T> {
         input: ranks * count,
-        output: Box::new(move |_| count),
+        output: count,
         fill: Box::new(|rank, i| pattern(i + 100 * rank)),
         golden: Box::new(move |me, j| Some(sum_of_patterns(ranks, |rank| me * count + j + 100 * rank))),
     };
     reduce_scatter.run(job, |with| {
-        kernels::reduce_scatter::task(with.x, with.y, with.scratch, with.meet, with.steps, ReduceOp::Sum)
+        kernels::reduce_scatter::task(with.x, with.y, with.team, ReduceOp::Sum, with.algorithm)
     })
 }

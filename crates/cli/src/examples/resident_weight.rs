@@ -1,6 +1,6 @@
 //! Chip memory that outlives a run: a weight is loaded once and used by every run after.
 
-use super::{Example, describe_chip_size};
+use super::{Choice, Example, describe_chip_size};
 use crate::job::{Check, Job, pattern};
 use ringwork::prelude::*;
 
@@ -10,7 +10,7 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: None,
     default_devices: 1,
-    takes_algo: false,
+    choice: Choice::Nothing,
     dtypes: &Dtype::ALL,
     counts_per_chip: |_| 4,
     describe: describe_chip_size,

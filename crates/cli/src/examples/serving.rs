@@ -3,7 +3,7 @@
 //! Each answer is the request with every byte turned over, byte for byte and in the order of the requests. There are
 //! far more requests than slots, so that both queues fill, and nobody minds.
 
-use super::Example;
+use super::{Choice, Example};
 use crate::job::{Check, Job};
 use ringwork::isa::{HostPort, Received};
 use ringwork::prelude::*;
@@ -16,7 +16,7 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: None,
     default_devices: 2,
-    takes_algo: false,
+    choice: Choice::Nothing,
     dtypes: &[Dtype::U8],
     counts_per_chip: |_| 2 * SLOTS as usize + 2 * REQUESTS,
     describe: |job| {

@@ -9,10 +9,10 @@
 //! batch `b`. That one had everybody's sums, so everybody has read what came through the lane for batch `b`; and
 //! nobody sends the sums of `b + 2` before all have started it, so nobody still reads those of `b`.
 
-use super::Example;
 use super::dense::{Matrix, apply, silu, wide};
+use super::{Choice, Example};
 use crate::job::{Check, Job};
-use ringwork::collectives::Team;
+use ringwork::isa::Collective;
 use ringwork::isa::activations;
 use ringwork::kernels;
 use ringwork::prelude::*;
@@ -26,14 +26,14 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: Some(INPUT),
     default_devices: 4,
-    takes_algo: true,
+    choice: Choice::OfSome(Collective::AllReduce),
     dtypes: &[Dtype::F32],
     counts_per_chip: |ranks| 7 + 2 * INPUT.div_ceil(HIDDEN * ranks),
     describe: |job| {
         format!(
             "{} tokens of {HIDDEN} in {BATCHES} batches, {INPUT} x {HIDDEN} x {INNER} x {HIDDEN} weights, {}",
             tokens(job),
-            job.algorithm
+            job.entry.algorithm
         )
     },
     run,
@@ -155,7 +155,7 @@ fn run(job: &Job) -> ringwork::Result<Vec<Check>> {
     };
     let inputs = [Matrix::mixed(tokens, INPUT, 4), Matrix::mixed(tokens, INPUT, 5)];
     let goldens = [model.golden(&inputs[0]), model.golden(&inputs[1])];
-    let tp = open(&node, tokens)?;
+    let tp = open(job, &node, tokens)?;
     let batches = (0..BATCHES).map(|batch| part_range(tokens, BATCHES, batch));
     let batches: Vec<_> = batches.filter(|batch| !batch.is_empty()).collect();
     let mut shards = Vec::new();
@@ -234,31 +234,19 @@ fn submit(
             networks.push(network);
         }
     }
-    let (scratch, meet, steps) = (tp.buffer("scratch")?, tp.barrier("meet")?, tp.signals("steps")?);
+    let team = tp.team("team")?;
     orch.group(tp.members().iter().copied(), |chip| {
         let shard = &shards[tp.rank_of(chip).map_or(0, |rank| rank.0 as usize)];
         let (x, y, op) = (&shard.partial, &shard.y, ReduceOp::Sum);
-        Ok(kernels::all_reduce::task(
-            x,
-            y,
-            &scratch,
-            &meet,
-            &steps,
-            op,
-            job.algorithm,
-        ))
+        Ok(kernels::all_reduce::task(x, y, &team, op, job.entry.algorithm))
     })?;
     Ok(())
 }
 
 /// The domain of all chips, with two lanes that are wide enough for the longest batch.
-fn open(node: &Node, tokens: usize) -> ringwork::Result<Domain> {
+fn open(job: &Job, node: &Node, tokens: usize) -> ringwork::Result<Domain> {
     let chips = node.devices();
-    let scratch = (2 * tokens * HIDDEN).clamp(2 * chips.len(), 1 << 20);
-    let mut spec = DomainSpec::new("tp", chips.clone())
-        .buffer::<f32>("scratch", scratch)
-        .barrier("meet")
-        .signals("steps", Team::STEP_CELLS);
+    let mut spec = DomainSpec::new("tp", chips.clone()).team_by("team", job.team(tokens * HIDDEN));
     let elements = tokens.div_ceil(BATCHES) * HIDDEN;
     // A slot for each rank, as long as the longest piece.
     let slots = elements.div_ceil(chips.len()) * chips.len();

@@ -1,8 +1,9 @@
 //! Two gangs that share a chip: each needs it, each waits inside its kernels, and neither gets in the other's way.
 
 use super::overlapping_domains::{Half, halves};
-use super::{Example, describe_size};
+use super::{Choice, Example, describe_size};
 use crate::job::{Check, Job};
+use ringwork::isa::Collective;
 use ringwork::prelude::*;
 
 pub(super) const EXAMPLE: Example = Example {
@@ -11,10 +12,10 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 2,
     max_devices: None,
     default_devices: 3,
-    takes_algo: true,
+    choice: Choice::OfSome(Collective::AllReduce),
     dtypes: &Dtype::ALL,
     counts_per_chip: |_| 4,
-    describe: |job| format!("6 {} sums of {}", job.algorithm, describe_size(job)),
+    describe: |job| format!("6 {} sums of {}", job.entry.algorithm, describe_size(job)),
     run,
 };
 

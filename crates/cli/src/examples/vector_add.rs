@@ -1,6 +1,6 @@
 //! One chip, one kernel: `y = a + b`.
 
-use super::{Example, describe_chip_size};
+use super::{Choice, Example, describe_chip_size};
 use crate::job::{Check, Job, pattern};
 use ringwork::prelude::*;
 
@@ -10,7 +10,7 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: Some(1),
     default_devices: 1,
-    takes_algo: false,
+    choice: Choice::Nothing,
     dtypes: &Dtype::ALL,
     counts_per_chip: |_| 3,
     describe: describe_chip_size,

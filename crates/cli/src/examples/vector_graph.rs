@@ -1,7 +1,7 @@
 //! A chip's own graph of five tasks, `(a+b+1)(a+b+2)+(a+b)`, built three ways from the same source.
 
 use super::vector_add::add;
-use super::{Example, describe_chip_size};
+use super::{Choice, Example, describe_chip_size};
 use crate::job::{Check, Job, pattern};
 use ringwork::prelude::*;
 use ringwork::runtime::chip::explicit;
@@ -12,7 +12,7 @@ pub(super) const EXAMPLE: Example = Example {
     min_devices: 1,
     max_devices: None,
     default_devices: 2,
-    takes_algo: false,
+    choice: Choice::Nothing,
     dtypes: &Dtype::ALL,
     counts_per_chip: |_| 9,
     describe: describe_chip_size,

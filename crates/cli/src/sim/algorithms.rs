@@ -1,6 +1,6 @@
 //! Which algorithms of the catalogue are predicted, and which do not fit a machine.
 
-use super::ccl::Ccl;
+use ringwork::ccl::Ccl;
 use ringwork::collectives::catalogue::{self, Entry};
 use ringwork::isa::{Algorithm, Collective};
 use ringwork::sim::Topology;
@@ -81,8 +81,14 @@ impl Algorithms {
     /// The algorithms of a collective: those asked for, else what is configured, else all.
     pub(super) fn choose(asked: Option<&Algorithms>, ccl: &Ccl, collective: Collective) -> Algorithms {
         let configured = || {
-            let one = ccl.algorithm(collective)?;
-            catalogue::find(collective, one).map(|_| Algorithms::of(vec![one]))
+            let mut each: Vec<Algorithm> = ccl.named(collective).into_iter().collect();
+            if each.is_empty() {
+                let choices = ccl.table().iter().filter(|row| row.collective == collective);
+                each.extend(choices.map(|row| row.algorithm));
+                each.extend(ccl.default_algorithm());
+            }
+            each.retain(|one| catalogue::find(collective, *one).is_some());
+            (!each.is_empty()).then(|| Algorithms::of(each))
         };
         asked.cloned().or_else(configured).unwrap_or_else(Algorithms::all)
     }

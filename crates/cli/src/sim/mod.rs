@@ -2,7 +2,7 @@
 
 mod algorithms;
 mod call;
-mod ccl;
+pub(crate) mod ccl;
 mod prove;
 mod question;
 mod report;

@@ -2,11 +2,12 @@
 
 use super::algorithms::Algorithms;
 use super::call::{Call, Failure};
-use super::ccl::{Ccl, WorldSize, place_ranks};
+use super::ccl::{self, place_ranks};
 use super::row::Row;
 use super::{Refused, SimArguments};
 use crate::machine;
-use ringwork::collectives::catalogue::Entry;
+use ringwork::ccl::{Ccl, WorldSize};
+use ringwork::collectives::catalogue::{self, Entry};
 use ringwork::isa::{Algorithm, Collective, Dtype};
 use ringwork::runtime::Interrupter;
 use ringwork::sim::Topology;
@@ -75,6 +76,17 @@ pub(super) struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// Whether a call is one that was asked for, now that its size is known: choices may be by size.
+    pub(super) fn wants(&self, call: &Call) -> bool {
+        let Call {
+            entry, ranks, bytes, ..
+        } = call;
+        let chosen = self.ccl.algorithm(entry.collective, *ranks, *bytes as u64);
+        // What the file says by default may be for other collectives.
+        let chosen = chosen.filter(|chosen| catalogue::find(entry.collective, *chosen).is_some());
+        self.algorithms.is_some() || chosen.is_none_or(|chosen| chosen == entry.algorithm)
+    }
+
     /// The calls of a collective on a machine, one for each algorithm, each of no size yet and with the machine as its
     /// ranks are placed there. What a comparison of everything cannot compare is left out.
     ///
@@ -92,7 +104,7 @@ impl Asked<'_> {
             let of = (collective, entry.algorithm);
             let mut topology = machine.clone();
             let ranks = match &self.ranks {
-                None => self.ccl.world_size(of, &mut topology)?.ranks,
+                None => ccl::world_size(self.ccl, of, &mut topology)?.ranks,
                 Some(size) => {
                     place_ranks(size, &mut topology)?;
                     size.ranks
@@ -108,8 +120,8 @@ impl Asked<'_> {
                 bytes: 0,
                 dtype: self.dtype.or_else(|| self.ccl.dtype(of)).unwrap_or(Dtype::F32),
                 scratch: self.scratch.or_else(|| self.ccl.scratch(of)),
-                memory: self.ccl.memory(of, &topology)?,
-                queues: self.ccl.queues(of, &topology)?,
+                memory: ccl::memory(self.ccl, of, &topology)?,
+                queues: ccl::queues(self.ccl, of, &topology)?,
                 timing_only: self.timing_only || self.prove,
                 prove: self.prove,
             };
@@ -138,7 +150,7 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
     let machine = machine::load(name)?;
     let ccl = match &arguments.ccl {
         None => Ccl::default(),
-        Some(path) => Ccl::load(path)?,
+        Some(path) => ccl::load(path)?,
     };
     let asked = Asked {
         algorithms: arguments.algo.as_ref(),
@@ -168,14 +180,17 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
         for index in 0..most {
             for ((call, topology), sizes) in calls.iter().zip(&sizes) {
                 if let Some(bytes) = sizes.get(index) {
-                    all.push(Question {
-                        call: Call {
-                            bytes: *bytes,
-                            ..*call
-                        },
-                        topology: topology.clone(),
-                        varied: Vec::new(),
-                    });
+                    let call = Call {
+                        bytes: *bytes,
+                        ..*call
+                    };
+                    if asked.wants(&call) {
+                        all.push(Question {
+                            call,
+                            topology: topology.clone(),
+                            varied: Vec::new(),
+                        });
+                    }
                 }
             }
         }

@@ -14,7 +14,7 @@
 
 use super::algorithms::Algorithms;
 use super::call::{Call, Failure};
-use super::ccl::{Ccl, WorldSize};
+use super::ccl;
 use super::question::{Asked, LeftOut, Question};
 use super::report::{OutputArguments, Report, curve_name, curves, page_table, title};
 use super::row::{self, Row};
@@ -25,6 +25,7 @@ use crate::output::{say, write_new};
 use crate::{EXIT_INTERRUPTED, machine};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use ringwork::ccl::{Ccl, WorldSize};
 use ringwork::runtime::Interrupter;
 use ringwork::sim::Topology;
 use ringwork::sim::yaml::{Reader, Table, Tree};
@@ -64,7 +65,8 @@ const MAX_ROWS: usize = 100_000;
 pub(crate) fn run(arguments: &SweepArguments) -> Result<ExitCode, Refused> {
     arguments.output.check()?;
     let file = arguments.spec.display().to_string();
-    let text = std::fs::read_to_string(&arguments.spec).map_err(|error| format!("{file}: {error}"))?;
+    let text =
+        ringwork::native::read_config_file(&arguments.spec).map_err(|error| format!("{file}: {error}"))?;
     let (questions, left_out) = questions(&file, &text)?;
     let stop = stop()?;
     let mut report = Report::new(&arguments.output, left_out)?;
@@ -243,7 +245,7 @@ fn number(value: &str) -> Option<f64> {
     value[..end].parse().ok().filter(|number| *number > 0.0)
 }
 
-fn text(error: ringwork::sim::TopologyError) -> String {
+fn text(error: ringwork::sim::yaml::ConfigError) -> String {
     error.to_string()
 }
 
@@ -257,7 +259,7 @@ fn questions(file: &str, text_of_file: &str) -> Result<(Vec<Question>, Vec<LeftO
         None => Ccl::default(),
         Some(reader) => {
             let path = reader.text().map_err(text)?;
-            Ccl::load(Path::new(path)).map_err(|why| format!("{}: ccl: {why}", reader.place()))?
+            ccl::load(Path::new(path)).map_err(|why| format!("{}: ccl: {why}", reader.place()))?
         }
     };
     let sizes = match top.get("sizes") {
@@ -331,6 +333,12 @@ fn questions(file: &str, text_of_file: &str) -> Result<(Vec<Question>, Vec<LeftO
                 return Err(format!("{file}: more than {MAX_ROWS} rows; vary less"));
             }
         }
+    }
+    // Calls that were left out are listed in the report.
+    if questions.is_empty() && left_out.is_empty() {
+        return Err(format!(
+            "{file}: nothing to simulate: `topology`, `sizes`, `ranks` or a list in `vary` is empty; give it a value"
+        ));
     }
     Ok((questions, left_out))
 }

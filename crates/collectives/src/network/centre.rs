@@ -131,11 +131,7 @@ async fn gather<C: Core>(core: &C, line: &Line, tile: AnyTile, op: ReduceOp) -> 
     let len = tile.len();
     let (below, above) = (line.centre(), line.size - 1 - line.centre());
     if let (true, Some(lower), Some(upper)) = (below == above, line.below, line.above) {
-        let both = [
-            core.recv_async(lower, len).await?,
-            core.recv_async(upper, len).await?,
-        ];
-        let [lower, upper] = core.join(both).await?;
+        let [lower, upper] = core.recv_all([lower, upper], len).await?;
         let tile = combine(core, &tile, &lower, op).await?;
         return combine(core, &tile, &upper, op).await;
     }

@@ -1,7 +1,7 @@
 //! What the environment says about algorithms is obeyed, said, and compared between ranks.
 
 use super::spmd::{done, here, rank, start};
-use ringwork_communicator::{Communicator, Table};
+use ringwork_communicator::Communicator;
 use ringwork_isa::ReduceOp;
 use std::process::{Command, Stdio};
 
@@ -38,15 +38,14 @@ fn debug_says_what_was_chosen_and_why() {
         test,
         &[("RINGWORK_DEBUG", "1"), ("RINGWORK_ALGO", "all_reduce=two-shot")],
     );
-    assert!(asked.contains("twophase (RINGWORK_ALGO asks for it)"), "{asked}");
+    assert!(
+        asked.contains("twophase (RINGWORK_ALGO or RINGWORK_CCL asks for it)"),
+        "{asked}"
+    );
     let path = std::env::temp_dir().join(format!("ringwork-table-{}", std::process::id()));
-    std::fs::write(
-        &path,
-        Table::parse("all_reduce * * * onephase").unwrap().to_text(),
-    )
-    .unwrap();
+    std::fs::write(&path, "choices: [{collective: all_reduce, algorithm: onephase}]").unwrap();
     let file = path.to_string_lossy().into_owned();
-    let tuned = said(test, &[("RINGWORK_DEBUG", "1"), ("RINGWORK_TUNE", &file)]);
+    let tuned = said(test, &[("RINGWORK_DEBUG", "1"), ("RINGWORK_CCL", &file)]);
     std::fs::remove_file(&path).unwrap();
     assert!(tuned.contains("onephase (row 1 of"), "{tuned}");
     assert!(said(test, &[]).is_empty());

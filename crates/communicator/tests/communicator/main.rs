@@ -14,6 +14,7 @@ mod faults;
 mod kill_storm;
 mod matrix;
 mod pending;
+mod raw;
 mod refusals;
 mod sequences;
 mod spmd;

@@ -10,11 +10,15 @@
 //! - **LENT-3 (not as atomics).** What was lent as `&[T]` is read as ordinary memory: nobody else can write it.
 //!   Where `arith` reads by atomics, which need a pointer that may write, it is copied into a private block
 //!   first; see [`Source`].
+//! - **LENT-4 (raw bytes).** Memory of another language comes as [`LentBytes`] and never becomes a slice: its
+//!   owner vouches that it is mapped for as long as it is lent, and may write it meanwhile. The values that are
+//!   then read are any mixture of old and new; no address, length or branch depends on them.
 
 use super::NativeCore;
 use crate::arith::{self, Isa};
 use ringwork_isa::{Dtype, Erased, In, InOut, Out, Rank, Region, Segment, Span};
 use std::cell::Cell;
+use std::marker::PhantomData;
 
 /// Numbers that no real segment has: what is lent for reading, and for writing.
 const LENT_IN: Segment = Segment(u32::MAX);
@@ -23,6 +27,103 @@ const _: () = assert!(super::SCRATCH.0 < LENT_OUT.0);
 
 /// A lent slice: where, and how many bytes.
 type Slot = Cell<Option<(*mut u8, u64)>>;
+
+/// Bytes that a call may read: a slice, or memory that another language vouches for.
+#[derive(Clone, Copy, Debug)]
+pub struct LentBytes<'a> {
+    pointer: *const u8,
+    len: usize,
+    borrowed: PhantomData<&'a [u8]>,
+}
+
+/// Bytes that a call may read and write: a slice, or memory that another language vouches for.
+#[derive(Debug)]
+pub struct LentBytesMut<'a> {
+    pointer: *mut u8,
+    len: usize,
+    borrowed: PhantomData<&'a mut [u8]>,
+}
+
+impl LentBytes<'_> {
+    /// Bytes of which there is only an address. If there are none, the address may be anything.
+    ///
+    /// # Safety
+    /// LENT-4: `len` bytes are mapped and may be read as long as this or a copy of it is used.
+    #[must_use]
+    pub unsafe fn from_raw(pointer: *const u8, len: usize) -> Self {
+        let borrowed = PhantomData;
+        LentBytes {
+            pointer,
+            len,
+            borrowed,
+        }
+    }
+
+    /// How many.
+    #[must_use]
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl LentBytesMut<'_> {
+    /// Bytes of which there is only an address. If there are none, the address may be anything.
+    ///
+    /// # Safety
+    /// LENT-4: `len` bytes are mapped, and may be read and written, as long as this is used; nobody holds a Rust reference
+    /// to them.
+    #[must_use]
+    pub unsafe fn from_raw(pointer: *mut u8, len: usize) -> Self {
+        let borrowed = PhantomData;
+        LentBytesMut {
+            pointer,
+            len,
+            borrowed,
+        }
+    }
+
+    /// How many.
+    #[must_use]
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl<'a> From<&'a [u8]> for LentBytes<'a> {
+    #[inline(always)]
+    fn from(bytes: &'a [u8]) -> LentBytes<'a> {
+        LentBytes {
+            pointer: bytes.as_ptr(),
+            len: bytes.len(),
+            borrowed: PhantomData,
+        }
+    }
+}
+
+impl<'a> From<&'a mut [u8]> for LentBytesMut<'a> {
+    #[inline(always)]
+    fn from(bytes: &'a mut [u8]) -> LentBytesMut<'a> {
+        LentBytesMut {
+            pointer: bytes.as_mut_ptr(),
+            len: bytes.len(),
+            borrowed: PhantomData,
+        }
+    }
+}
 
 /// What is lent now.
 #[derive(Debug, Default)]
@@ -169,26 +270,25 @@ impl NativeCore {
     /// takes the place of what was lent before. Bytes that are not aligned for their elements are refused by the instruction that
     /// uses them; a rest of less than an element is left out.
     #[inline(always)]
-    pub fn lend<R>(
+    pub fn lend<'a, R>(
         &self,
         dtype: Dtype,
-        input: &[u8],
-        output: &mut [u8],
+        input: impl Into<LentBytes<'a>>,
+        output: impl Into<LentBytesMut<'a>>,
         with: impl FnOnce(In, Out) -> R,
     ) -> R {
+        let (input, output) = (input.into(), output.into());
         let Lent {
             input: slot,
             output: room,
         } = &self.lent;
         let (reading, writing) = (Returned(slot), Returned(room));
         // LENT-2: never written through, see `resolve`.
-        reading
-            .0
-            .set(Some((input.as_ptr().cast_mut(), input.len() as u64)));
-        writing.0.set(Some((output.as_mut_ptr(), output.len() as u64)));
+        reading.0.set(Some((input.pointer.cast_mut(), input.len as u64)));
+        writing.0.set(Some((output.pointer, output.len as u64)));
         with(
-            region(LENT_IN, dtype, input.len()),
-            region(LENT_OUT, dtype, output.len()),
+            region(LENT_IN, dtype, input.len),
+            region(LENT_OUT, dtype, output.len),
         )
     }
 
@@ -196,10 +296,16 @@ impl NativeCore {
     ///
     /// As [`lend`](NativeCore::lend).
     #[inline(always)]
-    pub fn lend_mut<R>(&self, dtype: Dtype, data: &mut [u8], with: impl FnOnce(InOut) -> R) -> R {
+    pub fn lend_mut<'a, R>(
+        &self,
+        dtype: Dtype,
+        data: impl Into<LentBytesMut<'a>>,
+        with: impl FnOnce(InOut) -> R,
+    ) -> R {
+        let data = data.into();
         let writing = Returned(&self.lent.output);
-        writing.0.set(Some((data.as_mut_ptr(), data.len() as u64)));
-        with(region(LENT_OUT, dtype, data.len()))
+        writing.0.set(Some((data.pointer, data.len as u64)));
+        with(region(LENT_OUT, dtype, data.len))
     }
 }
 
@@ -214,10 +320,15 @@ mod tests {
         let core = core();
         let (x, mut y) = ([1i32, 2, 3], [0i32; 3]);
         let mut kept = None;
-        core.lend(Dtype::I32, cast_slice(&x), cast_slice_mut(&mut y), |x, y| {
-            kept = Some((x, y));
-            core.run(core.copy(y, x))
-        })
+        core.lend(
+            Dtype::I32,
+            cast_slice::<_, u8>(&x),
+            cast_slice_mut::<_, u8>(&mut y),
+            |x, y| {
+                kept = Some((x, y));
+                core.run(core.copy(y, x))
+            },
+        )
         .unwrap();
         assert_eq!(y, [1, 2, 3]);
         let (x, y) = kept.unwrap();
@@ -233,17 +344,22 @@ mod tests {
     fn what_was_lent_for_reading_is_not_written_and_nothing_past_the_end_is_touched() {
         let core = core();
         let (x, mut y) = ([1i32, 2, 3], [0i32; 3]);
-        core.lend(Dtype::I32, cast_slice(&x), cast_slice_mut(&mut y), |x, y| {
-            let forged = Out::of_span(x.span());
-            assert!(core.run(core.copy(forged, x)).is_err());
-            let mut long = y.span();
-            long.len = 4;
-            let long = Out::of_span(long);
-            let mut far = x.span();
-            far.len = 4;
-            let far = In::of_span(far);
-            assert!(core.run(core.copy(long, far)).is_err());
-        });
+        core.lend(
+            Dtype::I32,
+            cast_slice::<_, u8>(&x),
+            cast_slice_mut::<_, u8>(&mut y),
+            |x, y| {
+                let forged = Out::of_span(x.span());
+                assert!(core.run(core.copy(forged, x)).is_err());
+                let mut long = y.span();
+                long.len = 4;
+                let long = Out::of_span(long);
+                let mut far = x.span();
+                far.len = 4;
+                let far = In::of_span(far);
+                assert!(core.run(core.copy(long, far)).is_err());
+            },
+        );
         assert_eq!(y, [0; 3]);
     }
 

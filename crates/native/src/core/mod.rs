@@ -11,6 +11,7 @@ mod lent;
 mod lines;
 mod moves;
 mod neighbours;
+mod observer;
 mod packets;
 mod waits;
 
@@ -20,8 +21,10 @@ use crate::trace::progress::{Activity, Begin, Begun, Doing};
 use calls::{CallUnderWay, Calls};
 use handover::Handover;
 use lent::Lent;
+pub use lent::{LentBytes, LentBytesMut};
 use lines::{Asking, Lines};
 pub use neighbours::Neighbours;
+pub use observer::WaitObserver;
 use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Rank, Result, Segment, Signal, Span};
 use ringwork_registry::KernelEntry;
 use std::cell::OnceCell;
@@ -75,6 +78,7 @@ pub struct NativeCore {
     /// Where every rank says which call it is in.
     calls: Option<Calls>,
     neighbours: Option<Neighbours>,
+    observer: Option<Arc<dyn WaitObserver>>,
 }
 
 /// How a core behaves while it waits.
@@ -110,6 +114,7 @@ impl NativeCore {
             call: CallUnderWay::default(),
             calls: None,
             neighbours: None,
+            observer: None,
         }
     }
 
@@ -211,6 +216,11 @@ impl NativeCore {
     /// Who shares this core, from now on; in the numbers that ranks have in every domain this core is in.
     pub fn set_neighbours(&mut self, neighbours: Option<Neighbours>) {
         self.neighbours = neighbours;
+    }
+
+    /// Tells `observer` of waits that last, from now on.
+    pub fn set_wait_observer(&mut self, observer: Option<Arc<dyn WaitObserver>>) {
+        self.observer = observer;
     }
 
     /// Runs a kernel to its end.

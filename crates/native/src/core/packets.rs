@@ -294,6 +294,9 @@ impl NativeCore {
             self.astray(awaited, (Compare::Ge, epoch.into()), at)
                 .unwrap_or_else(|| stray(&raised, at))
         };
+        if let Some(observer) = &self.observer {
+            observer.waits();
+        }
         let start = (!self.patience.spin.is_zero()).then(Instant::now);
         while start.is_some_and(|start| start.elapsed() < self.patience.spin)
             && self

@@ -1,12 +1,14 @@
 //! Notifying and waiting: how a wait looks, sleeps, and ends.
 
+use super::observer::LOOK_UP;
 use super::{At, NativeCore};
-use crate::cell::{Cell, Ended, Looking};
+use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached};
 use crate::trace::progress::Doing;
 use crate::trace::ring;
 use ringwork_isa::{Compare, Error, ErrorKind, Notify, QueueSignal, Rank, Result, Signal, Waited, others};
 use std::ops::Range;
+use std::time::Duration;
 
 impl NativeCore {
     #[inline(always)]
@@ -100,7 +102,23 @@ impl NativeCore {
         self.say(Doing::Wait, at);
         let satisfied = |value| compare.holds(value, operand);
         let exit = |looking| self.exit(segment, awaited.name.on(), looking);
-        let wait = || cell.wait_within(self.patience, self.wait_limit, satisfied, exit);
+        if let Some(observer) = &self.observer {
+            observer.waits();
+        }
+        let wait = || {
+            if self.observer.is_none() {
+                return cell.wait_within(self.patience, self.wait_limit, satisfied, exit);
+            }
+            let (mut left, mut patience) = (self.wait_limit, self.patience);
+            loop {
+                let slice = left.min(LOOK_UP);
+                left -= slice;
+                match cell.wait_within(patience, slice, satisfied, exit) {
+                    Err(Ended::Deadline) if !left.is_zero() => patience = SLEEP_AT_ONCE,
+                    ended => return ended,
+                }
+            }
+        };
         let ended = match self.activity.as_ref() {
             None => wait(),
             Some(activity) => {
@@ -149,11 +167,30 @@ impl NativeCore {
             Looking::Awake => None,
             Looking::BeforeSleep => match self.mismatch(on) {
                 Some(error) => Some(Exit::Mismatch(Box::new(error))),
-                None => segment.has_left(on).then_some(Exit::Left),
+                None if segment.has_left(on) => Some(Exit::Left),
+                None => self.interrupted(segment),
             },
         }
     }
+
+    /// Aborts the domain if this core's observer has had enough of waiting.
+    fn interrupted(&self, segment: &Attached) -> Option<Exit> {
+        if !self.observer.as_ref()?.is_interrupted() {
+            return None;
+        }
+        segment.raise(&Alarm {
+            dead: None,
+            reason: format!("rank {} was interrupted while it waited", self.device.0),
+        });
+        Some(Exit::Alarm)
+    }
 }
+
+/// How an observed wait goes on after its first sleep.
+const SLEEP_AT_ONCE: Patience = Patience {
+    spin: Duration::ZERO,
+    yields: 0,
+};
 
 /// A wait that an alarm ended.
 fn alarmed(alarm: Alarm, waited: Waited) -> Error {

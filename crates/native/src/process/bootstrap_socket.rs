@@ -9,7 +9,7 @@ use ringwork_isa::Device;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use serde::de::DeserializeOwned;
@@ -153,10 +153,11 @@ impl Wire {
         &self,
         deadline: Option<Instant>,
     ) -> Result<Option<(M, Option<OwnedFd>)>> {
+        let begun = Instant::now();
         let mut bytes = Vec::new();
         let mut descriptor = None;
         loop {
-            self.wait_readable(deadline)?;
+            self.wait_readable(begun, deadline)?;
             let mut packet = vec![0; PACKET_BYTES + 1];
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -165,6 +166,11 @@ impl Wire {
                 rustix::net::recvmsg(&self.socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)
             });
             let len = match len {
+                // The kernel had no number for the descriptor that came along, and dropped it.
+                Ok(received) if received.flags.contains(ReturnFlags::CTRUNC) => {
+                    let doing = format!("receiving memory from {} (raise `ulimit -n`)", self.peer);
+                    return Err(Error::system(doing)(Errno::MFILE));
+                }
                 Ok(received) => received.bytes,
                 // The other end went without reading all that it was sent. What it sent itself is still
                 // here, and is read first; the kernel says this only once.
@@ -201,7 +207,7 @@ impl Wire {
         }
     }
 
-    fn wait_readable(&self, deadline: Option<Instant>) -> Result<()> {
+    fn wait_readable(&self, begun: Instant, deadline: Option<Instant>) -> Result<()> {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let ready = poll_for(&mut [PollFd::new(&self.socket, PollFlags::IN)], left)?;
@@ -210,7 +216,9 @@ impl Wire {
             }
             if left.is_some_and(|left| left.is_zero()) {
                 let what = format!("waiting for {}", self.peer);
-                return Err(Error::Deadline { what, limit_ms: 0 });
+                let limit = deadline.map(|deadline| deadline.saturating_duration_since(begun));
+                let limit_ms = limit.unwrap_or_default().as_millis();
+                return Err(Error::Deadline { what, limit_ms });
             }
         }
     }

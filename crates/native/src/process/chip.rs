@@ -27,13 +27,24 @@ pub(crate) const CHIP_VARIABLE: &str = "RINGWORK_CHIP";
 /// Exit code of a chip whose bring-up failed; its reason went through the bootstrap channel.
 const EXIT_BOOTSTRAP: i32 = 70;
 
+#[cfg(feature = "before-main")]
 #[used]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
+#[cfg_attr(
+    not(feature = "before-main"),
+    allow(dead_code, reason = "a shared library is not a chip")
+)]
 extern "C" fn before_main() {
     if cfg!(miri) || std::env::var_os(CHIP_VARIABLE).is_none() {
         return;
+    }
+    if !stdin_is_a_channel() {
+        let text = "ringwork: RINGWORK_CHIP is set, but this process was not started as a chip; unset the variable\n";
+        // Nobody is there to return an error to. If standard error is closed, the exit code must do.
+        let _ = rustix::io::write(std::io::stderr(), text.as_bytes());
+        std::process::exit(EXIT_BOOTSTRAP);
     }
     // SAFETY: before main there is only this thread, so nobody reads the environment meanwhile.
     unsafe { std::env::remove_var(CHIP_VARIABLE) };
@@ -69,6 +80,12 @@ fn live() -> std::result::Result<(), ()> {
             Err(())
         }
     }
+}
+
+/// Whether standard input is a socket of the kind that a host gives its chips.
+fn stdin_is_a_channel() -> bool {
+    let kind = rustix::net::sockopt::socket_type(std::io::stdin());
+    kind == Ok(rustix::net::SocketType::SEQPACKET)
 }
 
 /// The bootstrap channel came as standard input; kernels get an empty one.

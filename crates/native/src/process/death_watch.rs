@@ -236,9 +236,11 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         self.watch.kill_all(Signal::KILL);
         self.watch.wait_all(None);
-        // The thread sleeps until an end or this; a full eventfd also wakes it.
-        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
+        // The thread sleeps until a chip ends or this. If it could not be woken it ends with the process.
+        let woken = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        if woken.is_ok()
+            && let Some(thread) = self.thread.take()
+        {
             let _ = thread.join();
         }
     }

@@ -9,6 +9,7 @@ pub(crate) mod bring_up;
 pub(crate) mod chip;
 pub(crate) mod chip_processes;
 pub(crate) mod death_watch;
+pub(crate) mod file_size_limit;
 pub(crate) mod mailbox;
 pub mod ranks;
 pub mod spmd;

@@ -1,6 +1,8 @@
 //! A domain as it is asked for, and where everything of it will lie.
 
 use super::list;
+#[cfg(feature = "collectives")]
+use super::team_spec::TeamSpec;
 use crate::backend::{Members, SegmentPlan};
 use crate::error::{Error, Result};
 use crate::platform::Platform;
@@ -13,9 +15,9 @@ use std::collections::BTreeMap;
 /// ```
 /// use ringwork_runtime::{DomainSpec, Device};
 /// let spec = DomainSpec::new("tp", [2, 0].map(Device)) // device 2 is rank 0
-///     .buffer::<f32>("scratch", 512)
+///     .buffer::<f32>("slots", 512)
 ///     .barrier("meet")
-///     .signals("steps", 2);
+///     .signals("filled", 2);
 /// ```
 #[derive(Clone, Debug)]
 pub struct DomainSpec {
@@ -25,6 +27,8 @@ pub struct DomainSpec {
     buffers: Vec<(String, Dtype, usize)>,
     signals: Vec<(String, u32)>,
     staged: Vec<Staged>,
+    #[cfg(feature = "collectives")]
+    teams: Vec<(String, TeamSpec)>,
 }
 
 /// Host data for a buffer of one rank.
@@ -46,6 +50,8 @@ impl DomainSpec {
             buffers: Vec::new(),
             signals: Vec::new(),
             staged: Vec::new(),
+            #[cfg(feature = "collectives")]
+            teams: Vec::new(),
         }
     }
 
@@ -72,6 +78,22 @@ impl DomainSpec {
     #[must_use]
     pub fn signals(mut self, name: impl Into<String>, count: u32) -> DomainSpec {
         self.signals.push((name.into(), count));
+        self
+    }
+
+    /// A team of all members: the memory for collective calls of up to `elements` elements of type `T`, by every algorithm
+    /// that shares memory. Longer calls are possible too, and go in several pieces.
+    #[cfg(feature = "collectives")]
+    #[must_use]
+    pub fn team<T: Element>(self, name: impl Into<String>, elements: usize) -> DomainSpec {
+        self.team_by(name, TeamSpec::new(T::DTYPE, elements))
+    }
+
+    /// The same, for one algorithm.
+    #[cfg(feature = "collectives")]
+    #[must_use]
+    pub fn team_by(mut self, name: impl Into<String>, team: TeamSpec) -> DomainSpec {
+        self.teams.push((name.into(), team));
         self
     }
 
@@ -143,6 +165,11 @@ impl DomainSpec {
         for (name, count) in &self.signals {
             add(&mut places.signals, name, window.row(*count))
                 .map_err(|why| Error::config(self.field("signals"), why))?;
+        }
+        #[cfg(feature = "collectives")]
+        for (name, team) in &self.teams {
+            add(&mut places.teams, name, team.declare(ranks, &mut window))
+                .map_err(|why| Error::config(self.field("teams"), why))?;
         }
         let needed = window.data_bytes();
         let asked = self.window_bytes.unwrap_or(needed);
@@ -245,6 +272,8 @@ impl DomainSpec {
 pub(crate) struct Places {
     pub(crate) buffers: BTreeMap<String, BufferPlace>,
     pub(super) signals: BTreeMap<String, CellRow>,
+    #[cfg(feature = "collectives")]
+    pub(super) teams: BTreeMap<String, ringwork_collectives::domain::Places>,
 }
 
 /// Gives a place a name that no other has.

@@ -79,6 +79,11 @@ pub enum SimError {
         /// The limit.
         limit_ps: u64,
     },
+    /// The clock cannot count further.
+    #[error(
+        "simulated time reached 213 days, the most that is counted; check the units of latencies and bandwidths"
+    )]
+    ClockOverflow,
     /// A rank that the machine does not have.
     #[error("there is no rank {rank} on a machine of {ranks}; choose a larger topology")]
     NoSuchRank {

@@ -269,11 +269,15 @@ impl Machine {
     /// at something else in between; [`run`](Machine::run) then says whether anybody is left waiting.
     ///
     /// # Errors
-    /// [`SimError::TooLong`].
+    /// [`SimError::TooLong`] and [`SimError::ClockOverflow`].
     pub fn turn(&self) -> std::result::Result<bool, SimError> {
         let mut state = self.inner.state.borrow_mut();
         if state.ready.is_empty() && !state.step() {
             return Ok(false);
+        }
+        // Times are added with saturation, so this is where an overflow ends up.
+        if state.now() == Ps::MAX {
+            return Err(SimError::ClockOverflow);
         }
         if self.inner.limit_ps > 0 && state.now() > self.inner.limit_ps {
             return Err(SimError::TooLong {

@@ -14,11 +14,10 @@
 //! `ucie.latency` is that of one port; a crossing has two.
 
 use super::chip::{self, Chip};
-use super::error::{Problem, TopologyError};
 use super::network::{self, Wired};
 use super::units;
-use super::yaml::Table;
 use crate::net::{Attach, Level, LinkClass, Shape};
+use ringwork_yaml::{ConfigError, Problem, Table};
 
 pub(crate) const KEYS: [&str; 4] = ["system", "sip", "cube", "ipcq"];
 
@@ -30,7 +29,7 @@ enum Between {
 }
 
 /// Reads the ancestor's four tables from the top of a file.
-pub(crate) fn read(top: &Table<'_>, chip: &mut Chip) -> Result<Wired, TopologyError> {
+pub(crate) fn read(top: &Table<'_>, chip: &mut Chip) -> Result<Wired, ConfigError> {
     let system = top.need("system", "{sips: {count: 6}}")?;
     let sips = system.table(&["sips"])?.need("sips", "{count: 6}")?;
     let sips = sips.table(&["count", "topology", "w", "h", "bandwidth", "latency"])?;
@@ -97,7 +96,7 @@ pub(crate) fn read(top: &Table<'_>, chip: &mut Chip) -> Result<Wired, TopologyEr
     network::wire(levels, &[], &system, cores)
 }
 
-fn between_shape(sips: &Table<'_>) -> Result<Shape, TopologyError> {
+fn between_shape(sips: &Table<'_>) -> Result<Shape, ConfigError> {
     let count = sips.need("count", "6")?.count(1, 65_536)?;
     let words = [
         ("ring", Between::Ring),
@@ -124,7 +123,7 @@ fn between_shape(sips: &Table<'_>) -> Result<Shape, TopologyError> {
     })
 }
 
-fn pes(cube: &Table<'_>) -> Result<u32, TopologyError> {
+fn pes(cube: &Table<'_>) -> Result<u32, ConfigError> {
     let layout = cube.need("pe_layout", "{pe_per_corner: 2, corners: [nw, ne, sw, se]}")?;
     let layout = layout.table(&["pe_per_corner", "corners"])?;
     let per_corner = layout.need("pe_per_corner", "2")?.count(1, 1024)?;
@@ -142,7 +141,7 @@ fn link(
     key: &'static str,
     bandwidth: &str,
     latency: &str,
-) -> Result<LinkClass, TopologyError> {
+) -> Result<LinkClass, ConfigError> {
     let table = cube
         .get(key)
         .map(|r| r.table(&["bandwidth", "latency"]))
@@ -161,7 +160,7 @@ fn link(
     })
 }
 
-fn read_chip(top: &Table<'_>, cube: &Table<'_>, chip: &mut Chip) -> Result<(), TopologyError> {
+fn read_chip(top: &Table<'_>, cube: &Table<'_>, chip: &mut Chip) -> Result<(), ConfigError> {
     if let Some(memories) = cube.get("memories") {
         let table = memories.table(&["hbm", "sram", "tcm"])?;
         for name in ["hbm", "sram", "tcm"] {

@@ -1,10 +1,9 @@
 //! What a chip is made of: memories, DMA engines, matrix and vector engines, queues to its neighbours.
 
-use super::error::{Problem, TopologyError};
 use super::units;
-use super::yaml::{Reader, Table};
 use crate::compute::Systolic;
 use crate::time::{Ps, Rate};
+use ringwork_yaml::{ConfigError, Problem, Reader, Table};
 
 /// One memory of a chip.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +92,7 @@ const CHIP_KEYS: [&str; 8] = [
 ];
 
 /// Reads the table `chip`.
-pub(crate) fn read(reader: &Reader<'_>) -> Result<Chip, TopologyError> {
+pub(crate) fn read(reader: &Reader<'_>) -> Result<Chip, ConfigError> {
     let table = reader.table(&CHIP_KEYS)?;
     let mut chip = Chip::default();
     if let Some(memories) = table.get("memory") {
@@ -153,7 +152,7 @@ pub(crate) fn read_queues(
     table: &Table<'_>,
     memory_key: &str,
     memories: &[Memory],
-) -> Result<Queues, TopologyError> {
+) -> Result<Queues, ConfigError> {
     let bytes = |key: &str, default: u64| table.get(key).map_or(Ok(default), |r| r.unit(units::bytes));
     let mut queues = Queues {
         slots: 4,
@@ -165,6 +164,12 @@ pub(crate) fn read_queues(
     };
     if let Some(slots) = table.get("slots") {
         queues.slots = slots.count(1, 1 << 16)?;
+        if !queues.slots.is_power_of_two() {
+            return Err(slots.error(Problem::OutOfRange {
+                got: queues.slots.to_string(),
+                wanted: "a power of two".into(),
+            }));
+        }
     }
     if let Some(reader) = table.get(memory_key) {
         queues.memory = memory_named(&reader, memories)?;
@@ -176,7 +181,7 @@ pub(crate) fn read_queues(
 }
 
 /// The number of the memory with this name.
-fn memory_named(reader: &Reader<'_>, memories: &[Memory]) -> Result<usize, TopologyError> {
+fn memory_named(reader: &Reader<'_>, memories: &[Memory]) -> Result<usize, ConfigError> {
     let name = reader.text()?;
     let found = memories.iter().position(|memory| memory.name == name);
     found.ok_or_else(|| {
@@ -193,14 +198,14 @@ fn memory_named(reader: &Reader<'_>, memories: &[Memory]) -> Result<usize, Topol
     })
 }
 
-fn memory(reader: &Reader<'_>) -> Result<Memory, TopologyError> {
+fn memory(reader: &Reader<'_>) -> Result<Memory, ConfigError> {
     let table = reader.table(&["name", "capacity", "bandwidth", "latency"])?;
     let name = table.get("name").map_or(Ok("memory"), |r| r.text())?;
     read_memory(&table, name)
 }
 
 /// Reads a memory whose name is known.
-pub(crate) fn read_memory(table: &Table<'_>, name: &str) -> Result<Memory, TopologyError> {
+pub(crate) fn read_memory(table: &Table<'_>, name: &str) -> Result<Memory, ConfigError> {
     Ok(Memory {
         name: name.to_owned(),
         capacity: table

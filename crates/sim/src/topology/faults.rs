@@ -1,12 +1,12 @@
 //! Reading faults: links that failed or are not as the others.
 
-use super::error::{Problem, TopologyError};
+use super::error::Impossible;
 use super::units;
-use super::yaml::Reader;
 use crate::net::Fabric;
+use ringwork_yaml::{ConfigError, Reader};
 
 /// Reads the list `faults`: links that failed or are slower than the others.
-pub(crate) fn read(reader: &Reader<'_>, fabric: &mut Fabric) -> Result<(), TopologyError> {
+pub(crate) fn read(reader: &Reader<'_>, fabric: &mut Fabric) -> Result<(), ConfigError> {
     let most = u64::from(fabric.vertices()) - 1;
     for item in reader.list()? {
         let fault = item.table(&[
@@ -30,7 +30,7 @@ pub(crate) fn read(reader: &Reader<'_>, fabric: &mut Fabric) -> Result<(), Topol
             links.extend(fabric.between(to, from));
         }
         if links.is_empty() {
-            return Err(item.error(Problem::NoSuchLink(from, to)));
+            return Err(item.error(Impossible::NoSuchLink(from, to)));
         }
         let yes_no = [("true", true), ("yes", true), ("false", false), ("no", false)];
         if fault.get("failed").map_or(Ok(false), |r| r.word(&yes_no))? {

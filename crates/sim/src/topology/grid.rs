@@ -1,13 +1,12 @@
 //! Ranks as a grid: which members of which levels they are, and the sides of the grid that the levels make.
 
-use super::error::{Problem, TopologyError};
 use super::units::shorten;
-use super::yaml::Reader;
 use super::{Topology, Unit};
 use crate::net::{Level, Shape};
+use ringwork_yaml::{ConfigError, Problem, Reader};
 
 /// Reads what a rank is: `chips`, `cores`, or the name of a level.
-pub(super) fn read_unit(reader: &Reader<'_>, levels: &[Level]) -> Result<Unit, TopologyError> {
+pub(super) fn read_unit(reader: &Reader<'_>, levels: &[Level]) -> Result<Unit, ConfigError> {
     let word = reader.text()?;
     match word {
         "chips" => return Ok(Unit::Chip),

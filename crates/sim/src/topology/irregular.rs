@@ -1,14 +1,14 @@
 //! Reading networks that are written down piece by piece: explicit links, unequal groups, routes.
 
-use super::error::{Problem, TopologyError};
-use super::network::{SHAPE_KEYS, Wired, level, link_class};
-use super::yaml::{Reader, Table};
+use super::error::Impossible;
+use super::network::{SHAPE_KEYS, Wired, count_places, level, link_class};
 use crate::net::{ExplicitLink, Fabric, LinkClass, MAX_LINKS, MAX_PLACES, Router, Switching};
+use ringwork_yaml::{ConfigError, Problem, Reader, Table};
 
 /// Links written down one by one.
-pub(super) fn explicit(table: &Table<'_>) -> Result<Wired, TopologyError> {
-    let chips = table.need("chips", "4")?.count(1, MAX_PLACES)?;
-    let switches = table.get("switches").map_or(Ok(0), |r| r.count(0, MAX_PLACES))?;
+pub(super) fn explicit(table: &Table<'_>) -> Result<Wired, ConfigError> {
+    let chips = count_places(&table.need("chips", "4")?, 1)?;
+    let switches = table.get("switches").map_or(Ok(0), |r| count_places(&r, 0))?;
     let most = u64::from(chips) + u64::from(switches) - 1;
     let mut links = Vec::new();
     for item in table.need("links", "[{from: 0, to: 1, ...}]")?.list()? {
@@ -59,7 +59,7 @@ fn of_links(chips: u32, switches: u32, links: &[ExplicitLink]) -> Wired {
 }
 
 /// Groups that need not be alike, joined by the first member of each.
-pub(super) fn groups(table: &Table<'_>) -> Result<Wired, TopologyError> {
+pub(super) fn groups(table: &Table<'_>) -> Result<Wired, ConfigError> {
     let reader = table.need("groups", "[{kind: ring, size: 4, ...}, ...]")?;
     let mut levels = Vec::new();
     for (i, item) in reader.list()?.iter().enumerate() {
@@ -76,7 +76,7 @@ pub(super) fn groups(table: &Table<'_>) -> Result<Wired, TopologyError> {
         (wired_links, "links", MAX_LINKS),
     ] {
         if got > limit {
-            return Err(reader.error(Problem::TooMany { got, what, limit }));
+            return Err(reader.error(Impossible::TooMany { got, what, limit }));
         }
     }
     let between = table.need("between", "{kind: ring, bandwidth: 50 GB/s, latency: 5 us}")?;
@@ -125,7 +125,7 @@ pub(super) fn groups(table: &Table<'_>) -> Result<Wired, TopologyError> {
 }
 
 /// Routes written down one by one: `{from: 0, to: 2, via: [1]}`.
-pub(super) fn read_routes(reader: &Reader<'_>, fabric: &mut Fabric) -> Result<(), TopologyError> {
+pub(super) fn read_routes(reader: &Reader<'_>, fabric: &mut Fabric) -> Result<(), ConfigError> {
     let mut table = std::collections::BTreeMap::new();
     let most = u64::from(fabric.vertices()) - 1;
     for item in reader.list()? {
@@ -139,12 +139,17 @@ pub(super) fn read_routes(reader: &Reader<'_>, fabric: &mut Fabric) -> Result<()
             stops.push(stop.count(0, most)?);
         }
         stops.push(to);
+        if let Some(again) = (1..stops.len()).find(|at| stops[..*at].contains(&stops[*at])) {
+            return Err(item.error(Impossible::RouteLoop(stops[again])));
+        }
         let mut links = Vec::new();
         for pair in stops.windows(2) {
             let link = fabric.between(pair[0], pair[1]).find(|link| fabric.works(*link));
-            links.push(link.ok_or_else(|| item.error(Problem::NoSuchLink(pair[0], pair[1])))?);
+            links.push(link.ok_or_else(|| item.error(Impossible::NoSuchLink(pair[0], pair[1])))?);
         }
-        table.insert((from, to), links);
+        if table.insert((from, to), links).is_some() {
+            return Err(item.error(Impossible::RouteTwice(from, to)));
+        }
     }
     match &mut fabric.router {
         Router::Shortest(known) => *known = table,

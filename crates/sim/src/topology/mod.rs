@@ -22,21 +22,19 @@ mod faults;
 mod grid;
 mod irregular;
 mod network;
-mod parse;
 mod presets;
 #[cfg(test)]
 mod tests;
 mod units;
-pub mod yaml;
 
 pub use chip::{Chip, Dma, Memory, Queues};
-pub use error::{Problem, TopologyError};
+pub use error::Impossible;
 pub use presets::{PRESETS, preset_yaml};
 
 use crate::net::{Fabric, Level, Switching};
+use ringwork_yaml::{ConfigError, Problem, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use yaml::Tree;
 
 /// What a rank is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +87,7 @@ impl Topology {
     ///
     /// # Errors
     /// The first thing that is wrong, with its line.
-    pub fn from_yaml(file: &str, text: &str) -> Result<Topology, TopologyError> {
+    pub fn from_yaml(file: &str, text: &str) -> Result<Topology, ConfigError> {
         Topology::from_tree(file, &Tree::parse(file, text)?)
     }
 
@@ -97,8 +95,16 @@ impl Topology {
     ///
     /// # Errors
     /// The first thing that is wrong, with its line.
-    pub fn from_tree(file: &str, tree: &Tree) -> Result<Topology, TopologyError> {
+    pub fn from_tree(file: &str, tree: &Tree) -> Result<Topology, ConfigError> {
         let top = tree.reader().table(&TOP_KEYS)?;
+        // Only one of them would have an effect.
+        let described = ["network", "levels"].into_iter().chain(ancestor::KEYS);
+        let mut described = described.filter(|key| top.get(key).is_some());
+        if let (Some(first @ ("network" | "levels")), Some(second)) = (described.next(), described.next())
+            && let Some(reader) = top.get(second)
+        {
+            return Err(reader.error(Impossible::Conflict(first, second)));
+        }
         let mut chip = top.get("chip").map_or(Ok(Chip::default()), |r| chip::read(&r))?;
         let (key, mut wired) = if let Some(network) = top.get("network") {
             (network.clone(), network::read(&network)?)
@@ -117,7 +123,10 @@ impl Topology {
             faults::read(faults, &mut wired.fabric)?;
         }
         if let Some(lost) = wired.fabric.cut_off() {
-            return Err(faults.as_ref().unwrap_or(&key).error(Problem::Disconnected(lost)));
+            return Err(faults
+                .as_ref()
+                .unwrap_or(&key)
+                .error(Impossible::Disconnected(lost)));
         }
         let unit = top
             .get("ranks")
@@ -138,9 +147,10 @@ impl Topology {
                 let rank = table
                     .need("rank", "0")?
                     .count(0, u64::from(topology.ranks()) - 1)?;
-                topology
-                    .speed
-                    .insert(rank, table.need("speed", "0.5")?.factor(1e6)?);
+                let speed = table.need("speed", "0.5")?.factor(1e6)?;
+                if topology.speed.insert(rank, speed).is_some() {
+                    return Err(item.error(Impossible::Twice(rank)));
+                }
             }
         }
         Ok(topology)
@@ -149,16 +159,17 @@ impl Topology {
     /// A preset by its name: `h100x8`, `torus-8x8x8`.
     ///
     /// # Errors
-    /// [`Problem::NoSuchPreset`], or what is wrong with its numbers.
-    pub fn preset(name: &str) -> Result<Topology, TopologyError> {
-        let text = preset_yaml(name).ok_or_else(|| TopologyError {
+    /// [`Impossible::NoSuchPreset`], or what is wrong with its numbers.
+    pub fn preset(name: &str) -> Result<Topology, ConfigError> {
+        let text = preset_yaml(name).ok_or_else(|| ConfigError {
             file: units::shorten(name),
             line: 0,
             key: String::new(),
-            problem: Problem::NoSuchPreset {
+            problem: Impossible::NoSuchPreset {
                 got: units::shorten(name),
                 valid: PRESETS.iter().map(|preset| preset.0).collect(),
-            },
+            }
+            .into(),
         })?;
         Topology::from_yaml(name, &text)
     }

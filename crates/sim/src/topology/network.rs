@@ -1,11 +1,11 @@
 //! Reading networks that are regular: kinds, and levels of them.
 
-use super::error::{Problem, TopologyError};
+use super::error::Impossible;
 use super::irregular::{explicit, groups, read_routes};
 use super::units;
-use super::yaml::{Reader, Table};
 use crate::net::{Attach, Fabric, Level, LinkClass, MAX_LINKS, MAX_PLACES, Router, Shape, Switching};
 use crate::time::Rate;
+use ringwork_yaml::{ConfigError, Problem, Reader, Table};
 
 pub(super) const SHAPE_KEYS: [&str; 9] = [
     "kind",
@@ -82,20 +82,33 @@ pub(crate) struct Wired {
     pub(crate) cores_per_chip: u32,
 }
 
+/// A number of chips or switches.
+pub(super) fn count_places(reader: &Reader<'_>, least: u64) -> Result<u32, ConfigError> {
+    let count = reader.count(least, u32::MAX.into())?;
+    if u64::from(count) > MAX_PLACES {
+        return Err(reader.error(Impossible::TooMany {
+            got: count.into(),
+            what: "chips",
+            limit: MAX_PLACES,
+        }));
+    }
+    Ok(count)
+}
+
 /// Reads the shape and the links of one level.
-pub(super) fn level(table: &Table<'_>, name: &str, size: Option<u32>) -> Result<Level, TopologyError> {
+pub(super) fn level(table: &Table<'_>, name: &str, size: Option<u32>) -> Result<Level, ConfigError> {
     let kind_reader = table.need("kind", "ring")?;
     let kind = kind_reader.word(&KINDS)?;
     let members = || match size {
         Some(size) => Ok(size),
-        None => table.need("size", "8")?.count(1, MAX_PLACES),
+        None => count_places(&table.need("size", "8")?, 1),
     };
-    let counts = |key: &'static str, example: &str| -> Result<Vec<u32>, TopologyError> {
+    let counts = |key: &'static str, example: &str| -> Result<Vec<u32>, ConfigError> {
         let reader = table.need(key, example)?;
         let counts = reader
             .list()?
             .iter()
-            .map(|r| r.count(1, MAX_PLACES))
+            .map(|r| count_places(r, 1))
             .collect::<Result<Vec<_>, _>>()?;
         if counts.is_empty() || counts.len() > 6 {
             let wanted = "1 to 6 numbers".into();
@@ -118,7 +131,7 @@ pub(super) fn level(table: &Table<'_>, name: &str, size: Option<u32>) -> Result<
         },
         Kind::FatTree => {
             let down = counts("down", "[8, 4]")?;
-            let up = if down.len() == 1 {
+            let up = if down.len() == 1 && table.get("up").is_none() {
                 Vec::new()
             } else {
                 counts("up", "[8]")?
@@ -153,7 +166,7 @@ pub(super) fn level(table: &Table<'_>, name: &str, size: Option<u32>) -> Result<
 }
 
 /// Whether a switch blocks must be said.
-fn blocking(table: &Table<'_>) -> Result<Rate, TopologyError> {
+fn blocking(table: &Table<'_>) -> Result<Rate, ConfigError> {
     let reader = table.need("blocking", "no` (it never does) or `blocking: 1.6 TB/s")?;
     match reader.text()? {
         "no" | "false" => Ok(Rate::UNLIMITED),
@@ -161,7 +174,7 @@ fn blocking(table: &Table<'_>) -> Result<Rate, TopologyError> {
     }
 }
 
-pub(super) fn link_class(table: &Table<'_>) -> Result<LinkClass, TopologyError> {
+pub(super) fn link_class(table: &Table<'_>) -> Result<LinkClass, ConfigError> {
     Ok(LinkClass {
         bandwidth: table.need("bandwidth", "50 GB/s")?.unit(units::bandwidth)?,
         latency_ps: table.need("latency", "500 ns")?.unit(units::duration)?,
@@ -169,13 +182,13 @@ pub(super) fn link_class(table: &Table<'_>) -> Result<LinkClass, TopologyError> 
 }
 
 /// Checks that a machine of these levels is not too large, and counts its places.
-fn places(levels: &[Level], reader: &Reader<'_>) -> Result<u32, TopologyError> {
+fn places(levels: &[Level], reader: &Reader<'_>) -> Result<u32, ConfigError> {
     let mut all = 1u64;
     for level in levels {
         all = all.saturating_mul(level.shape.size());
     }
     if all > MAX_PLACES {
-        return Err(reader.error(Problem::TooMany {
+        return Err(reader.error(Impossible::TooMany {
             got: all,
             what: "chips",
             limit: MAX_PLACES,
@@ -191,14 +204,14 @@ fn places(levels: &[Level], reader: &Reader<'_>) -> Result<u32, TopologyError> {
         })
         .fold(0, u64::saturating_add);
     if links > MAX_LINKS {
-        return Err(reader.error(Problem::TooMany {
+        return Err(reader.error(Impossible::TooMany {
             got: links,
             what: "links",
             limit: MAX_LINKS,
         }));
     }
     u32::try_from(all).map_err(|_| {
-        reader.error(Problem::TooMany {
+        reader.error(Impossible::TooMany {
             got: all,
             what: "chips",
             limit: MAX_PLACES,
@@ -207,7 +220,7 @@ fn places(levels: &[Level], reader: &Reader<'_>) -> Result<u32, TopologyError> {
 }
 
 /// Reads the list `levels`, outermost first.
-pub(crate) fn read_levels(reader: &Reader<'_>) -> Result<Wired, TopologyError> {
+pub(crate) fn read_levels(reader: &Reader<'_>) -> Result<Wired, ConfigError> {
     let mut levels = Vec::new();
     let (mut inside, mut cores) = (false, 1u64);
     let readers = reader.list()?;
@@ -219,7 +232,7 @@ pub(crate) fn read_levels(reader: &Reader<'_>) -> Result<Wired, TopologyError> {
         if let Some(attach) = table.get("attach") {
             level.attach = match attach.text()? {
                 "each" => Attach::Each,
-                _ => Attach::Gateway(attach.count(0, MAX_PLACES)?),
+                _ => Attach::Gateway(count_places(&attach, 0)?),
             };
         }
         if let Some(flag) = table.get("inside_chip") {
@@ -239,7 +252,7 @@ pub(crate) fn wire(
     readers: &[Reader<'_>],
     reader: &Reader<'_>,
     cores: u64,
-) -> Result<Wired, TopologyError> {
+) -> Result<Wired, ConfigError> {
     if levels.is_empty() {
         return Err(reader.error(Problem::OutOfRange {
             got: "no levels".into(),
@@ -270,7 +283,7 @@ pub(crate) fn wire(
 }
 
 /// Reads the table `network`.
-pub(crate) fn read(reader: &Reader<'_>) -> Result<Wired, TopologyError> {
+pub(crate) fn read(reader: &Reader<'_>) -> Result<Wired, ConfigError> {
     let mut valid = NETWORK_KEYS.to_vec();
     valid.push("between");
     let table = reader.table(&valid)?;

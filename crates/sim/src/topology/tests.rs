@@ -178,3 +178,34 @@ fn ranks_are_chips_or_the_cores_inside_them() {
     let cores = Topology::from_yaml("t", &text("ranks: cores")).unwrap();
     assert_eq!(cores.ranks(), 768);
 }
+
+#[test]
+fn what_would_have_no_effect_is_refused() {
+    let ring = "network: {kind: ring, size: 4, bandwidth: 50 GB/s, latency: 1 us}\n";
+    let both = refused(&format!("{ring}levels: [{{name: a, kind: ring, size: 4}}]\n"));
+    assert!(both.contains("`network` and `levels` both describe"), "{both}");
+    let twice = refused(&format!(
+        "{ring}stragglers: [{{rank: 1, speed: 0.5}}, {{rank: 1, speed: 0.7}}]\n"
+    ));
+    assert!(twice.contains("rank 1 is listed twice"), "{twice}");
+    for fault in [
+        "stragglers: [{rank: 1, speed: 1e-300}]",
+        "faults: [{from: 0, to: 1, factor: 1e-300}]",
+    ] {
+        let tiny = refused(&format!("{ring}{fault}\n"));
+        assert!(tiny.contains("at least 0.000001"), "{tiny}");
+    }
+    let slots = refused(&format!("{ring}chip: {{queues: {{slots: 3}}}}\n"));
+    assert!(slots.contains("a power of two"), "{slots}");
+    let tree =
+        refused("network: {kind: fat-tree, down: [4], up: [1, 2, 3], bandwidth: 1 GB/s, latency: 1 us}\n");
+    assert!(tree.contains("up"), "{tree}");
+    let routes = |list: &str| {
+        let ring = "network: {kind: ring, size: 4, bandwidth: 50 GB/s, latency: 1 us, routes: ";
+        refused(&format!("{ring}{list}}}\n"))
+    };
+    let back_and_forth = routes("[{from: 1, to: 2, via: [0, 1, 0, 1]}]");
+    assert!(back_and_forth.contains("passes 1 twice"), "{back_and_forth}");
+    let twice = routes("[{from: 0, to: 2, via: [1]}, {from: 0, to: 2, via: [3]}]");
+    assert!(twice.contains("two routes from 0 to 2"), "{twice}");
+}

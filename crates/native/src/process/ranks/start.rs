@@ -1,8 +1,9 @@
 //! Starting one rank.
 
-use super::{Job, RANK_VARIABLE, RENDEZVOUS_VARIABLE, SIZE_VARIABLE};
+use super::{Job, Pin, RANK_VARIABLE, RENDEZVOUS_VARIABLE, SIZE_VARIABLE};
 use crate::error::{Error, Result};
 use crate::process::death_watch::End;
+use crate::process::file_size_limit;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use rustix::thread::CpuSet;
 use std::hash::{BuildHasher, RandomState};
@@ -56,12 +57,17 @@ impl Process {
         if leads {
             command.process_group(0);
         }
-        die_with_parent(&mut command, cores);
+        prepare(&mut command, cores, job.pin == Pin::Auto);
         let doing = || format!("starting rank {rank}, `{}`", job.program.to_string_lossy());
         let mut child = command.spawn().map_err(Error::system(doing()))?;
         // The child is ours and not reaped, so its number cannot have been reused.
         let pid = Pid::from_child(&child);
-        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(Error::system(doing()))?;
+        let opened = rustix::process::pidfd_open(pid, PidfdFlags::empty());
+        let pidfd = opened.map_err(|error| {
+            // Without a pidfd it cannot be watched, so it must not run.
+            let _ = child.kill().and_then(|()| child.wait());
+            Error::system(format!("{}: pidfd_open", doing()))(error)
+        })?;
         let pipes = (child.stdout.take(), child.stderr.take());
         let process = Process {
             pid,
@@ -114,8 +120,8 @@ impl Drop for Process {
     }
 }
 
-/// RANK-1, and the cores.
-fn die_with_parent(command: &mut Command, cores: Option<CpuSet>) {
+/// RANK-1, the cores, and the signals as a program expects them. Cores that nobody asked for may be refused.
+fn prepare(command: &mut Command, cores: Option<CpuSet>, unasked: bool) {
     let launcher = Pid::from_raw(std::process::id().cast_signed());
     let before_exec = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -123,8 +129,12 @@ fn die_with_parent(command: &mut Command, cores: Option<CpuSet>) {
         if rustix::process::getppid() != launcher {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        file_size_limit::kills_again();
         if let Some(cores) = &cores {
-            rustix::thread::sched_setaffinity(None, cores)?;
+            let pinned = rustix::thread::sched_setaffinity(None, cores);
+            if !unasked {
+                pinned?;
+            }
         }
         Ok(())
     };

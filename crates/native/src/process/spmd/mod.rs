@@ -23,14 +23,13 @@ use crate::segment::{Alarm, Attached, Layout};
 use crate::sync::primitive::expect_barriers;
 use ringwork_isa::Rank;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
-use rustix::net::SocketFlags;
 use rustix::process::{Pid, PidfdFlags};
 use serde::{Deserialize, Serialize};
-use socket::{check_user, connect, listen};
+use socket::{Listens, accept, check_user, connect, listen_anywhere};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -122,11 +121,9 @@ impl Attendant {
     /// # Errors
     /// If there are no sockets or threads to be had.
     pub fn start() -> Result<Attendant> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         expect_barriers();
         let pid = std::process::id();
-        let address = format!("ringwork-{pid}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let listener = listen(&address)?;
+        let (address, listener) = listen_anywhere()?;
         let wake =
             rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(Error::system("creating an eventfd"))?;
         let (desk, wake, stopping): (Arc<Mutex<Desk>>, _, Arc<AtomicBool>) =
@@ -168,7 +165,11 @@ impl Attendant {
                 .ok()
                 .and_then(Pid::from_raw)
                 .ok_or_else(gone)?;
-            let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|_| gone())?;
+            let opened = rustix::process::pidfd_open(pid, PidfdFlags::empty());
+            let pidfd = opened.map_err(|error| match error {
+                rustix::io::Errno::SRCH => gone(),
+                error => Error::system(format!("watching rank {rank}: pidfd_open"))(error),
+            })?;
             desk.watched.push(Watched {
                 pid: peer.pid,
                 pidfd: Arc::new(pidfd),
@@ -216,11 +217,13 @@ impl Attendant {
     /// # Errors
     /// If it has no descriptor.
     pub fn offer(&self, segment: &Attached) -> Result<Offer<'_>> {
-        let fd = segment.fd().and_then(|fd| fd.try_clone_to_owned().ok());
-        let fd = fd.ok_or_else(|| Error::Gone {
+        let fd = segment.fd().ok_or_else(|| Error::Gone {
             who: "the segment".into(),
             cause: "its descriptor is closed".into(),
         })?;
+        let fd = fd
+            .try_clone_to_owned()
+            .map_err(Error::system("offering a segment"))?;
         let nonce = segment.layout().nonce;
         lock(&self.desk).offered.insert(nonce, (segment.layout(), fd));
         Ok(Offer {
@@ -236,14 +239,16 @@ impl Attendant {
     pub fn fetch(&self, from: &Peer, nonce: u64, limit: Duration) -> Result<Attached> {
         let who = format!("process {}", from.pid);
         let deadline = Instant::now() + limit;
-        // Who offers answers already: no waiting for it to come.
-        let wire = connect(&from.address, &who, Instant::now())?;
+        let wire = connect(&from.address, &who, Listens::Already, deadline)?;
         wire.send(&Ask::Segment { nonce }, None)?;
         match wire.recv::<Layout>(Some(deadline))? {
             Some((layout, Some(fd))) => Attached::open(fd, layout),
             _ => Err(Error::Gone {
                 who,
-                cause: "it does not offer this segment".into(),
+                cause:
+                    "it closed the connection: it does not offer this segment, or has no descriptors left \
+                        (raise `ulimit -n`)"
+                        .into(),
             }),
         }
     }
@@ -254,9 +259,9 @@ impl Attendant {
         &self.me
     }
 
-    fn wake(&self) {
-        // A full eventfd wakes as well.
-        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    /// Wakes the attendant; returns whether that succeeded.
+    fn wake(&self) -> bool {
+        rustix::io::write(&*self.wake, &1u64.to_ne_bytes()).is_ok()
     }
 }
 
@@ -276,8 +281,10 @@ impl Drop for Offer<'_> {
 impl Drop for Attendant {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
-        self.wake();
-        if let Some(thread) = self.thread.take() {
+        // A thread that could not be woken ends with the process.
+        if self.wake()
+            && let Some(thread) = self.thread.take()
+        {
             let _ = thread.join();
         }
     }
@@ -320,6 +327,9 @@ const MAX_VISITORS: usize = 256;
 /// The attendant's life. Visitors are polled like everything else: one that says nothing keeps nobody waiting.
 fn attend(listener: &OwnedFd, desk: &Mutex<Desk>, wake: &OwnedFd, stopping: &AtomicBool) {
     let mut visitors: Vec<(Wire, Instant)> = Vec::new();
+    // Given up when there are no descriptors left, so that a visitor can be accepted and hung up on. Otherwise it
+    // would wait, and the listener would stay ready: a spin.
+    let mut spare = listener.try_clone().ok();
     while !stopping.load(Ordering::SeqCst) {
         let alive = |watched: &&Watched| !watched.dead;
         let watched: Vec<(u32, Arc<OwnedFd>)> = lock(desk)
@@ -362,8 +372,18 @@ fn attend(listener: &OwnedFd, desk: &Mutex<Desk>, wake: &OwnedFd, stopping: &Ato
                 visitors.push((wire, since));
             }
         }
-        if ready[0]
-            && let Ok(socket) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)
+        if !ready[0] {
+            continue;
+        }
+        let accepted = accept(listener);
+        if accepted.is_err() {
+            drop(spare.take());
+            if accept(listener).is_err() {
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+            spare = listener.try_clone().ok();
+        }
+        if let Ok(Some(socket)) = accepted
             && check_user(&socket, "a stranger").is_ok()
             && visitors.len() < MAX_VISITORS
         {

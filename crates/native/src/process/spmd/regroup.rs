@@ -7,7 +7,7 @@
 //! calls this must meet in the fresh segment before it relies on it, and come again if that fails because
 //! somebody died. As a meeting either succeeds for all who arrive or for none, nobody goes on alone.
 
-use super::socket::connect;
+use super::socket::{Listens, connect};
 use super::{Ask, Attendant, Peer, lock};
 use crate::error::{Error, Result};
 use crate::segment::{Attached, Layout};
@@ -122,7 +122,7 @@ impl Attendant {
             who: who.clone(),
             cause: cause.into(),
         };
-        let wire = connect(&leader.address, &who, Instant::now())?;
+        let wire = connect(&leader.address, &who, Listens::Already, deadline)?;
         let rank = u32::try_from(me).unwrap_or(u32::MAX);
         wire.send(&Ask::Regroup { nonce, rank }, None)
             .map_err(|_| gone("it closed the connection"))?;

@@ -4,14 +4,13 @@
 //! descriptor of the first segment. When one ends meanwhile, or time is up, everybody who has come is told who
 //! is missing.
 
-use super::socket::{check_user, connect, listen};
+use super::socket::{Listens, accept, check_user, connect, listen};
 use super::{Attendant, Peer};
 use crate::error::{Error, Result};
 use crate::process::bootstrap_socket::{Wire, poll_for};
 use crate::segment::{Attached, Layout};
 use ringwork_isa::Rank;
 use rustix::event::{PollFd, PollFlags};
-use rustix::net::SocketFlags;
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -124,7 +123,7 @@ fn turn_away(listener: &OwnedFd, why: &Error) {
     let until = Instant::now() + PATIENCE;
     let knocking = || poll_for(&mut [PollFd::new(listener, PollFlags::IN)], Some(Duration::ZERO));
     while Instant::now() < until && knocking().is_ok_and(|knocking| knocking) {
-        let Ok(socket) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else {
+        let Ok(Some(socket)) = accept(listener) else {
             return;
         };
         if check_user(&socket, "a stranger").is_ok() {
@@ -203,7 +202,7 @@ impl Attendant {
                 }
                 continue;
             }
-            let Ok(socket) = rustix::net::accept_with(listener, SocketFlags::CLOEXEC) else {
+            let Some(socket) = accept(listener)? else {
                 continue;
             };
             if check_user(&socket, "a stranger").is_ok() {
@@ -233,7 +232,7 @@ impl Attendant {
         size: u32,
         deadline: Instant,
     ) -> Result<(Vec<Peer>, Attached)> {
-        let wire = connect(rendezvous, "rank 0", deadline)?;
+        let wire = connect(rendezvous, "rank 0", Listens::Later, deadline)?;
         wire.send(
             &Join {
                 version: VERSION,
@@ -274,7 +273,7 @@ mod tests {
         let listener = listen(&address).unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
         let knock = |rank, size| {
-            let wire = connect(&address, "rank 0", deadline).unwrap();
+            let wire = connect(&address, "rank 0", Listens::Already, deadline).unwrap();
             let (version, peer) = (VERSION, attendant.me.clone());
             let join = Join {
                 version,

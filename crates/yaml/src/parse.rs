@@ -1,6 +1,6 @@
 //! From text to values that know their lines: the parser, its limits, and what it says in our words.
 
-use super::error::{Problem, TopologyError};
+use crate::error::{ConfigError, Problem};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 use std::fmt;
@@ -27,7 +27,7 @@ impl<'de> Deserialize<'de> for Value {
 }
 
 impl Value {
-    pub(super) fn flow(&self) -> String {
+    pub(crate) fn flow(&self) -> String {
         match self {
             Value::Nothing => "null".into(),
             Value::Scalar(text) => text.clone(),
@@ -101,8 +101,8 @@ impl From<Spanned<Value>> for Node {
 }
 
 /// Reads a file's text.
-pub(super) fn parse(file: &str, text: &str) -> Result<Node, TopologyError> {
-    let fail = |line: u64, message: String| TopologyError {
+pub(crate) fn parse(file: &str, text: &str) -> Result<Node, ConfigError> {
+    let fail = |line: u64, message: String| ConfigError {
         file: file.into(),
         line,
         key: String::new(),
@@ -155,7 +155,7 @@ fn in_words(said: &str) -> String {
                 "its anchors and aliases stand for more than a description may have; write out what is meant"
                     .into()
             }
-            _ => "it has more values than a description may have; describe a smaller machine".into(),
+            _ => "it has more values than a description may have; describe less".into(),
         };
     }
     if let Some(rest) = said.strip_prefix("duplicate mapping key: ") {

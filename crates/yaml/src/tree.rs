@@ -1,21 +1,8 @@
-//! YAML as a tree that knows its lines, and readers that know what may be written.
-//!
-//! ```
-//! use ringwork_sim::yaml::Tree;
-//! let mut tree = Tree::parse("mine.yaml", "sizes: [1 KiB, 1 MiB]\nwire: {latency: 1 us}").unwrap();
-//! tree.set("wire.latency", "2 us").unwrap();
-//! let table = tree.reader().table(&["sizes", "wire"]).unwrap();
-//! let wire = table.get("wire").unwrap().table(&["latency"]).unwrap();
-//! assert_eq!(wire.get("latency").unwrap().text().unwrap(), "2 us");
-//! assert_eq!(table.get("sizes").unwrap().list().unwrap()[1].bytes().unwrap(), 1 << 20);
-//! ```
-//!
-//! Only the parser is from outside; keys, words and units are checked here, so that every complaint names
-//! the file, the line, the key and its cure.
+//! A file as a tree that knows its lines, and readers that know what may be written.
 
-use super::error::{Problem, TopologyError};
-use super::parse::{Node, Value, parse};
-use super::units::shorten;
+use crate::error::{ConfigError, Problem};
+use crate::parse::{Node, Value, parse};
+use crate::units::{self, shorten};
 
 /// A file as a tree.
 #[derive(Clone, Debug)]
@@ -29,12 +16,12 @@ impl Tree {
     ///
     /// # Errors
     /// If it is not YAML, or nests, repeats or goes on beyond what a description may.
-    pub fn parse(file: &str, text: &str) -> Result<Tree, TopologyError> {
+    pub fn parse(file: &str, text: &str) -> Result<Tree, ConfigError> {
         let (file, node) = (file.to_owned(), parse(file, text)?);
         if matches!(node.value, Value::Nothing) {
             let (line, key) = (0, String::new());
             let problem = Problem::Syntax("there is nothing in it; describe something".into());
-            return Err(TopologyError {
+            return Err(ConfigError {
                 file,
                 line,
                 key,
@@ -55,8 +42,8 @@ impl Tree {
     ///
     /// # Errors
     /// If the value is not YAML, or the place cannot be.
-    pub fn set(&mut self, place: &str, value: &str) -> Result<(), TopologyError> {
-        let fail = |problem: String| TopologyError {
+    pub fn set(&mut self, place: &str, value: &str) -> Result<(), ConfigError> {
+        let fail = |problem: String| ConfigError {
             file: self.file.clone(),
             line: 0,
             key: place.to_owned(),
@@ -114,16 +101,16 @@ impl<'a> Reader<'a> {
 
     /// This value is wrong: where it is, and how.
     #[must_use]
-    pub fn error(&self, problem: Problem) -> TopologyError {
-        TopologyError {
+    pub fn error(&self, problem: impl Into<Problem>) -> ConfigError {
+        ConfigError {
             file: self.file.into(),
             line: self.node.line,
             key: self.key.clone(),
-            problem,
+            problem: problem.into(),
         }
     }
 
-    fn malformed(&self, what: &'static str, example: &str) -> TopologyError {
+    fn malformed(&self, what: &'static str, example: &str) -> ConfigError {
         let got = match &self.node.value {
             Value::Nothing => "nothing".to_owned(),
             Value::Scalar(text) => shorten(text),
@@ -147,7 +134,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// If it is no table, or has another key: named, with its line and the nearest valid one.
-    pub fn table(&self, valid: &[&'static str]) -> Result<Table<'a>, TopologyError> {
+    pub fn table(&self, valid: &[&'static str]) -> Result<Table<'a>, ConfigError> {
         let Value::Table(entries) = &self.node.value else {
             return Err(self.malformed("a table", &format!("{}: ...", valid.first().unwrap_or(&"key"))));
         };
@@ -156,7 +143,7 @@ impl<'a> Reader<'a> {
                 got: shorten(key),
                 valid: valid.to_vec(),
             };
-            return Err(TopologyError {
+            return Err(ConfigError {
                 line: *line,
                 ..self.error(problem)
             });
@@ -171,7 +158,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// If it is none.
-    pub fn list(&self) -> Result<Vec<Reader<'a>>, TopologyError> {
+    pub fn list(&self) -> Result<Vec<Reader<'a>>, ConfigError> {
         let Value::List(items) = &self.node.value else {
             return Err(self.malformed("a list", "[4, 4]"));
         };
@@ -187,7 +174,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// If it is a list or a table.
-    pub fn text(&self) -> Result<&'a str, TopologyError> {
+    pub fn text(&self) -> Result<&'a str, ConfigError> {
         match &self.node.value {
             Value::Scalar(text) => Ok(text),
             _ => Err(self.malformed("a word or a number", "ring")),
@@ -198,8 +185,8 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// If it is none.
-    pub fn bytes(&self) -> Result<u64, TopologyError> {
-        self.unit(super::units::bytes)
+    pub fn bytes(&self) -> Result<u64, ConfigError> {
+        self.unit(units::bytes)
     }
 
     /// The value as YAML again, on one line.
@@ -212,7 +199,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// If it is no table.
-    pub fn entries(&self) -> Result<Vec<(&'a str, Reader<'a>)>, TopologyError> {
+    pub fn entries(&self) -> Result<Vec<(&'a str, Reader<'a>)>, ConfigError> {
         let Value::Table(entries) = &self.node.value else {
             return Err(self.malformed("a table", "key: ..."));
         };
@@ -233,12 +220,19 @@ impl<'a> Reader<'a> {
         format!("{}:{}", self.file, self.node.line)
     }
 
-    pub(crate) fn unit<T>(&self, read: impl Fn(&str) -> Result<T, Problem>) -> Result<T, TopologyError> {
+    /// What `read` makes of its text.
+    ///
+    /// # Errors
+    /// If it is no text, or `read` refuses it.
+    pub fn unit<T>(&self, read: impl Fn(&str) -> Result<T, Problem>) -> Result<T, ConfigError> {
         read(self.text()?).map_err(|problem| self.error(problem))
     }
 
     /// One of a few words.
-    pub(crate) fn word<T: Copy>(&self, words: &[(&'static str, T)]) -> Result<T, TopologyError> {
+    ///
+    /// # Errors
+    /// If it is another: named, with the nearest.
+    pub fn word<T: Copy>(&self, words: &[(&'static str, T)]) -> Result<T, ConfigError> {
         let got = self.text()?;
         words
             .iter()
@@ -257,7 +251,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// If it is none.
-    pub fn count(&self, least: u64, most: u64) -> Result<u32, TopologyError> {
+    pub fn count(&self, least: u64, most: u64) -> Result<u32, ConfigError> {
         let text = self.text()?.replace('_', "");
         let value = text.parse::<u64>().map_err(|_| {
             if text.parse::<f64>().is_ok() {
@@ -270,13 +264,6 @@ impl<'a> Reader<'a> {
                 self.malformed("a whole number", "8")
             }
         })?;
-        if value > most && most == crate::net::MAX_PLACES {
-            return Err(self.error(Problem::TooMany {
-                got: value,
-                what: "chips",
-                limit: most,
-            }));
-        }
         if value < least || value > most {
             let wanted = format!("from {least} to {most}");
             return Err(self.error(Problem::OutOfRange {
@@ -288,16 +275,19 @@ impl<'a> Reader<'a> {
     }
 
     /// A factor above 0 and up to `most`.
-    pub(crate) fn factor(&self, most: f64) -> Result<f64, TopologyError> {
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn factor(&self, most: f64) -> Result<f64, ConfigError> {
         let text = self.text()?;
         let value: f64 = text
             .trim()
             .parse()
             .map_err(|_| self.malformed("a factor", "0.5"))?;
-        if value > 0.0 && value <= most {
+        if (MIN_FACTOR..=most).contains(&value) {
             return Ok(value);
         }
-        let wanted = format!("above 0 and at most {most}");
+        let wanted = format!("at least {MIN_FACTOR} and at most {most}");
         Err(self.error(Problem::OutOfRange {
             got: shorten(text),
             wanted,
@@ -305,10 +295,14 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The smallest factor. A rate slowed down further would be below one byte per second, and rounded.
+const MIN_FACTOR: f64 = 1e-6;
+
 /// A table whose keys have been checked.
 #[derive(Clone, Debug)]
 pub struct Table<'a> {
-    pub(crate) reader: Reader<'a>,
+    /// The whole table, for errors about it.
+    pub reader: Reader<'a>,
     entries: &'a [(String, u64, Node)],
 }
 
@@ -335,7 +329,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// If it is missing: says so, with an example.
-    pub fn need(&self, key: &'static str, example: &str) -> Result<Reader<'a>, TopologyError> {
+    pub fn need(&self, key: &'static str, example: &str) -> Result<Reader<'a>, ConfigError> {
         let missing = || {
             self.reader
                 .error(Problem::Missing(key, format!("{key}: {example}")))

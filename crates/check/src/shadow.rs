@@ -1,0 +1,144 @@
+//! Shadow memory: of every range of bytes the last write, and the reads since by each agent (as in FastTrack).
+
+use crate::clock::{Agent, Clock};
+use crate::tree::NodeId;
+use ringwork_isa::Segment;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// One access to memory or to a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Access {
+    pub(crate) agent: Agent,
+    pub(crate) rank: u32,
+    /// Which event of its agent it is.
+    pub(crate) time: u32,
+    /// The instruction.
+    pub(crate) node: NodeId,
+    pub(crate) writes: bool,
+}
+
+impl Access {
+    pub(crate) fn is_before(&self, clock: &Clock) -> bool {
+        clock.knows(self.agent, self.time)
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Shade {
+    end: u64,
+    write: Option<Access>,
+    reads: Vec<Access>,
+}
+
+/// What has been done to every byte. Cheap to clone: segments are copied when they change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shadow(BTreeMap<Segment, Rc<BTreeMap<u64, Shade>>>);
+
+impl Shadow {
+    /// Records an access, and reports every earlier one that it races with.
+    pub(crate) fn touch(
+        &mut self,
+        (segment, bytes): (Segment, Range<u64>),
+        access: Access,
+        clock: &Clock,
+        mut race: impl FnMut(Access, Range<u64>),
+    ) {
+        if bytes.is_empty() {
+            return;
+        }
+        let shades = Rc::make_mut(self.0.entry(segment).or_default());
+        cut(shades, bytes.start);
+        cut(shades, bytes.end);
+        let mut next = bytes.start;
+        let mut gaps = Vec::new();
+        for (&start, shade) in shades.range_mut(bytes.clone()) {
+            if next < start {
+                gaps.push(next..start);
+            }
+            next = shade.end;
+            let reads = shade.reads.iter().filter(|_| access.writes);
+            for earlier in shade.write.iter().chain(reads) {
+                if !earlier.is_before(clock) {
+                    race(*earlier, start..shade.end);
+                }
+            }
+            shade.record(access);
+        }
+        if next < bytes.end {
+            gaps.push(next..bytes.end);
+        }
+        for gap in gaps {
+            let mut shade = Shade {
+                end: gap.end,
+                ..Shade::default()
+            };
+            shade.record(access);
+            shades.insert(gap.start, shade);
+        }
+    }
+}
+
+impl Shade {
+    fn record(&mut self, access: Access) {
+        if access.writes {
+            self.write = Some(access);
+            self.reads.clear();
+        } else if let Some(read) = self.reads.iter_mut().find(|read| read.agent == access.agent) {
+            *read = access;
+        } else {
+            self.reads.push(access);
+        }
+    }
+}
+
+/// Makes `at` a boundary.
+fn cut(shades: &mut BTreeMap<u64, Shade>, at: u64) {
+    if let Some((_, shade)) = shades.range_mut(..at).next_back()
+        && shade.end > at
+    {
+        let right = shade.clone();
+        shade.end = at;
+        shades.insert(at, right);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(agent: Agent, time: u32, writes: bool) -> Access {
+        Access {
+            agent,
+            rank: agent,
+            time,
+            node: NodeId(0),
+            writes,
+        }
+    }
+
+    fn races(shadow: &mut Shadow, bytes: Range<u64>, access: Access, clock: &Clock) -> usize {
+        let mut found = 0;
+        shadow.touch((Segment(1), bytes), access, clock, |_, _| found += 1);
+        found
+    }
+
+    #[test]
+    fn ranges_that_touch_do_not_race_and_those_that_overlap_by_a_byte_do() {
+        let (mut shadow, nothing) = (Shadow::default(), Clock::default());
+        assert_eq!(races(&mut shadow, 0..8, access(0, 1, true), &nothing), 0);
+        assert_eq!(races(&mut shadow, 8..16, access(1, 1, true), &nothing), 0);
+        assert_eq!(races(&mut shadow, 7..8, access(2, 1, false), &nothing), 1);
+    }
+
+    #[test]
+    fn reads_do_not_race_with_reads_and_a_known_write_does_not_race() {
+        let (mut shadow, mut knows) = (Shadow::default(), Clock::default());
+        assert_eq!(races(&mut shadow, 0..8, access(0, 1, true), &knows), 0);
+        knows.set(0, 1);
+        assert_eq!(races(&mut shadow, 0..8, access(1, 1, false), &knows), 0);
+        assert_eq!(races(&mut shadow, 0..8, access(2, 1, false), &knows), 0);
+        assert_eq!(races(&mut shadow, 0..8, access(0, 2, true), &knows), 2);
+    }
+}

@@ -1,0 +1,212 @@
+//! Trees of answers: what a rank's kernel does, as a function of the answers that it got.
+//!
+//! A kernel is deterministic: the same answers lead to the same next instruction. So each rank has a tree whose nodes are
+//! instructions and whose edges are answers. An explorer walks the trees. A future is polled only where a branch is new;
+//! if the future that is alive has taken another branch, a new one is replayed along the path.
+
+use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
+use ringwork_isa::{Device, Rank, Result};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::panic::Location;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// A rank's kernel, for all its calls.
+pub(crate) type Kernel = Pin<Box<dyn Future<Output = Result<()>>>>;
+
+/// Starts a rank's kernel. It writes the number of the call that it is in to the cell.
+pub(crate) type Start = Rc<dyn Fn(SteppedCore, Rank, Rc<Cell<u32>>) -> Kernel>;
+
+/// A place in the tree of one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct NodeId(pub(crate) u32);
+
+/// What a kernel does next.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Instruction(Rc<Instruction>, &'static Location<'static>),
+    Ended(Result<()>),
+}
+
+#[derive(Debug)]
+struct Node {
+    step: Step,
+    call: u32,
+    /// Instructions before it.
+    depth: u32,
+    parent: Option<(NodeId, Result<Answer>)>,
+    children: Vec<(Result<Answer>, NodeId)>,
+}
+
+/// The engine of one future: takes its instruction, hands it the next answer.
+#[derive(Debug, Default)]
+struct Seam {
+    issued: RefCell<Option<(Instruction, &'static Location<'static>)>>,
+    answer: RefCell<Option<Result<Answer>>>,
+}
+
+impl Engine for Seam {
+    fn issue(
+        &self,
+        _: CoreId,
+        instruction: Instruction,
+        at: &'static Location<'static>,
+    ) -> Poll<Result<Answer>> {
+        *self.issued.borrow_mut() = Some((instruction, at));
+        Poll::Pending
+    }
+
+    fn answer(&self, _: CoreId) -> Poll<Result<Answer>> {
+        match self.answer.borrow_mut().take() {
+            Some(answer) => Poll::Ready(answer),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// A kernel that was polled as far as a node.
+struct Live {
+    kernel: Kernel,
+    core: SteppedCore,
+    seam: Rc<Seam>,
+    call: Rc<Cell<u32>>,
+    at: NodeId,
+}
+
+/// Everything that one rank's kernel was seen to do.
+pub(crate) struct Tree {
+    rank: Rank,
+    start: Start,
+    nodes: Vec<Node>,
+    live: Live,
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tree of rank {} with {} nodes", self.rank, self.nodes.len())
+    }
+}
+
+pub(crate) const ROOT: NodeId = NodeId(0);
+
+impl Tree {
+    pub(crate) fn new(rank: Rank, start: Start) -> Tree {
+        let (live, step) = begin(rank, &start);
+        let root = Node {
+            step,
+            call: live.call.get(),
+            depth: 0,
+            parent: None,
+            children: Vec::new(),
+        };
+        Tree {
+            rank,
+            start,
+            nodes: vec![root],
+            live,
+        }
+    }
+
+    fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// What the kernel does at a node.
+    pub(crate) fn step(&self, id: NodeId) -> &Step {
+        &self.node(id).step
+    }
+
+    /// The number of the call that a node belongs to.
+    pub(crate) fn call(&self, id: NodeId) -> u32 {
+        self.node(id).call
+    }
+
+    /// The instruction before `id` that is number `depth` of its kernel.
+    pub(crate) fn ancestor(&self, mut id: NodeId, depth: u32) -> NodeId {
+        while self.node(id).depth > depth
+            && let Some((parent, _)) = &self.node(id).parent
+        {
+            id = *parent;
+        }
+        id
+    }
+
+    /// The instruction before, if there is one.
+    pub(crate) fn parent(&self, id: NodeId) -> Option<NodeId> {
+        self.node(id).parent.as_ref().map(|(parent, _)| *parent)
+    }
+
+    /// Where the kernel goes if the instruction at `id` is answered so.
+    pub(crate) fn next(&mut self, id: NodeId, answer: Result<Answer>) -> NodeId {
+        let known = self.node(id).children.iter().find(|(known, _)| *known == answer);
+        if let Some((_, child)) = known {
+            return *child;
+        }
+        if self.live.at != id {
+            self.replay(id);
+        }
+        let step = self.live.poll(Some(answer.clone()));
+        let child = NodeId(u32::try_from(self.nodes.len()).unwrap_or(u32::MAX));
+        self.nodes.push(Node {
+            step,
+            call: self.live.call.get(),
+            depth: self.node(id).depth + 1,
+            parent: Some((id, answer.clone())),
+            children: Vec::new(),
+        });
+        self.nodes[id.0 as usize].children.push((answer, child));
+        self.live.at = child;
+        child
+    }
+
+    /// Makes the future that is alive one that has come as far as `id`.
+    fn replay(&mut self, id: NodeId) {
+        let mut path = Vec::new();
+        let mut at = id;
+        while let Some((parent, answer)) = &self.node(at).parent {
+            path.push(answer.clone());
+            at = *parent;
+        }
+        (self.live, _) = begin(self.rank, &self.start);
+        for answer in path.into_iter().rev() {
+            self.live.poll(Some(answer));
+        }
+        self.live.at = id;
+    }
+}
+
+fn begin(rank: Rank, start: &Start) -> (Live, Step) {
+    let (seam, call) = (Rc::new(Seam::default()), Rc::new(Cell::new(0)));
+    let core = SteppedCore::new(seam.clone(), CoreId(rank.0), Device(rank.0));
+    let mut live = Live {
+        kernel: start(core.clone(), rank, call.clone()),
+        core,
+        seam,
+        call,
+        at: ROOT,
+    };
+    let step = live.poll(None);
+    (live, step)
+}
+
+impl Live {
+    fn poll(&mut self, answer: Option<Result<Answer>>) -> Step {
+        *self.seam.answer.borrow_mut() = answer;
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(result) = self.kernel.as_mut().poll(&mut context) {
+                return Step::Ended(result.and_then(|()| self.core.check_all_awaited()));
+            }
+            if let Some((instruction, at)) = self.seam.issued.borrow_mut().take() {
+                return Step::Instruction(Rc::new(instruction), at);
+            }
+            // Some instructions suspend once before they ask for their answer.
+            assert!(
+                self.seam.answer.borrow().is_some(),
+                "a kernel awaits something that is not an instruction of its core; await instructions only"
+            );
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Small programs as text, for tables of cases.
+//!
+//! The programs of the ranks are separated by `||`, their statements by `;`. A name is a place in the own window; `x@1` is the
+//! same place in the window of rank 1. `f g h d` are signals, all other single letters are buffers of four elements, and
+//! `x[1..3]` is a part of one.
+//!
+//! | statement | instruction |
+//! |---|---|
+//! | `store x`, `load x`, `copy x y` | to `x`; of `x`; to `x` from `y` |
+//! | `begin x y`, `join` | `copy_async` to `x` from `y`; joins all that are under way |
+//! | `set f 1`, `add f 1` | `notify` |
+//! | `wait f >= 1`, `poll f >= 1` | `wait`; a loop of `test` |
+//! | `if f >= 1 load x` | the statement only if the `test` holds |
+//! | `peek f x` | the value of `f`, stored to `x` |
+//! | `put 1 x`, `get 0 1 x` | a packet of epoch 1 from `x`; the packet of rank 0 and epoch 1 to `x` |
+//! | `meet` | the barrier of all ranks |
+//! | `fail x 0 y 0` | an error if the first element of `x` is 0 and that of `y` is 0 |
+#![allow(clippy::unwrap_used, dead_code, reason = "helpers of tests")]
+
+use ringwork_check::{Fault, Program, Seat, Verdict};
+use ringwork_isa::stepped::SteppedCore;
+use ringwork_isa::{
+    Compare, Copying, Core, Epoch, Error, Notify, Packets, Rank, Result, Shared, Signal, Tile,
+};
+
+const ELEMENTS: usize = 4;
+/// Bytes before the buffers: packets.
+const BUFFERS: u64 = 4096;
+
+/// What a program does wrong, as tables say it.
+pub(crate) fn word(verdict: &Verdict) -> &'static str {
+    match verdict.faults.first() {
+        None if verdict.is_bounded() => "bound",
+        None => "ok",
+        Some(Fault::Race(_)) => "race",
+        Some(Fault::Deadlock(_)) => "deadlock",
+        Some(Fault::Misuse { .. }) => "misuse",
+        Some(Fault::Failed { .. }) => "reached",
+        Some(Fault::Wrong { .. }) => "wrong",
+    }
+}
+
+/// Checks a program that is written as text, called so often.
+pub(crate) fn prove(text: &str, calls: u32) -> Verdict {
+    let ranks: Vec<Vec<String>> = text.split("||").map(statements).collect();
+    let count = u32::try_from(ranks.len()).unwrap();
+    let kernel = async move |core: &SteppedCore, seat: Seat| {
+        let mut under_way = Vec::new();
+        for statement in &ranks[seat.me.0 as usize] {
+            Box::pin(execute(core, &seat, statement, &mut under_way)).await?;
+        }
+        for copy in under_way {
+            core.join(copy).await?;
+        }
+        Ok(())
+    };
+    Program::new(count, calls, kernel).prove()
+}
+
+fn statements(text: &str) -> Vec<String> {
+    let all = text.split(';').map(str::trim);
+    all.filter(|one| !one.is_empty()).map(str::to_owned).collect()
+}
+
+async fn execute(
+    core: &SteppedCore,
+    seat: &Seat,
+    statement: &str,
+    under_way: &mut Vec<Copying>,
+) -> Result<()> {
+    let words: Vec<&str> = statement.split_whitespace().collect();
+    let full = || Tile::new(vec![7; ELEMENTS]);
+    match words[..] {
+        ["store", to] => {
+            let to = buffer(seat, to)?;
+            core.store(to, &Tile::new(vec![7; to.len()])).await
+        }
+        ["load", from] => core.load(buffer(seat, from)?).await.map(drop),
+        ["copy", to, from] => core.copy(buffer(seat, to)?, buffer(seat, from)?).await,
+        ["begin", to, from] => {
+            under_way.push(core.copy_async(buffer(seat, to)?, buffer(seat, from)?).await?);
+            Ok(())
+        }
+        ["join"] => {
+            for copy in under_way.drain(..) {
+                core.join(copy).await?;
+            }
+            Ok(())
+        }
+        ["set", to, value] => core.notify(signal(seat, to)?, Notify::Set(number(value))).await,
+        ["add", to, value] => core.notify(signal(seat, to)?, Notify::Add(number(value))).await,
+        ["wait", of, how, value] => core.wait(signal(seat, of)?, compare(how), number(value)).await,
+        ["poll", of, how, value] => {
+            while !core.test(signal(seat, of)?, compare(how), number(value)).await? {}
+            Ok(())
+        }
+        ["if", of, how, value, ..] => {
+            if core.test(signal(seat, of)?, compare(how), number(value)).await? {
+                let rest = words[4..].join(" ");
+                return Box::pin(execute(core, seat, &rest, under_way)).await;
+            }
+            Ok(())
+        }
+        ["peek", of, to] => {
+            let mut seen = full();
+            seen.values_mut()[0] = core.peek(signal(seat, of)?).await?;
+            core.store(buffer(seat, to)?, &seen).await
+        }
+        ["put", epoch, from] => {
+            let epoch = Epoch::of(number(epoch));
+            core.put_packet(&packets(seat)?, buffer(seat, from)?, epoch).await
+        }
+        ["get", peer, epoch, to] => {
+            let (peer, epoch) = (Rank(number(peer).cast_unsigned()), Epoch::of(number(epoch)));
+            let to = buffer(seat, to)?;
+            core.get_packet(to, &packets(seat)?.on(peer)?, epoch).await
+        }
+        ["meet"] => seat.barrier().arrive_and_wait(core).await,
+        ["fail", a, is_a, b, is_b] => {
+            let first = core.load(buffer(seat, a)?).await?.values()[0];
+            let second = core.load(buffer(seat, b)?).await?.values()[0];
+            match (first, second) == (number(is_a), number(is_b)) {
+                true => Err(Error::failed("the outcome is reached")),
+                false => Ok(()),
+            }
+        }
+        _ => panic!("`{statement}` is not a statement"),
+    }
+}
+
+fn number(text: &str) -> i32 {
+    text.parse().unwrap()
+}
+
+fn compare(text: &str) -> Compare {
+    match text {
+        ">=" => Compare::Ge,
+        ">" => Compare::Gt,
+        "==" => Compare::Eq,
+        "!=" => Compare::Ne,
+        "<" => Compare::Lt,
+        "<=" => Compare::Le,
+        _ => panic!("`{text}` does not compare"),
+    }
+}
+
+fn split(seat: &Seat, text: &str) -> (char, Rank) {
+    let (name, rank) = match text.split_once('@') {
+        Some((name, rank)) => (name, Rank(rank.parse().unwrap())),
+        None => (text, seat.me),
+    };
+    (name.chars().next().unwrap(), rank)
+}
+
+fn signal(seat: &Seat, text: &str) -> Result<Signal> {
+    let (name, rank) = split(seat, text);
+    let index = "fghd"
+        .find(name)
+        .unwrap_or_else(|| panic!("`{text}` is not a signal"));
+    seat.signal(2 + u32::try_from(index).unwrap())?.on(rank)
+}
+
+fn buffer(seat: &Seat, text: &str) -> Result<Shared<i32>> {
+    let (text, part) = match text.split_once('[') {
+        Some((head, tail)) => {
+            let (part, rest) = tail.split_once(']').unwrap();
+            let (start, end) = part.split_once("..").unwrap();
+            (
+                format!("{head}{rest}"),
+                start.parse().unwrap()..end.parse().unwrap(),
+            )
+        }
+        None => (text.to_owned(), 0..ELEMENTS),
+    };
+    let (name, rank) = split(seat, &text);
+    assert!(!"fghd".contains(name), "`{text}` is not a buffer");
+    let whole = seat.buffer::<i32>(BUFFERS + 64 * u64::from(u32::from(name)), ELEMENTS);
+    whole.on(rank)?.slice(part)
+}
+
+fn packets(seat: &Seat) -> Result<Packets> {
+    let area = seat.buffer::<i64>(0, 256);
+    Packets::new(area, (0, 72, 128), 2, seat.signals(0).own(1)?)
+}
