@@ -172,6 +172,10 @@ pub(crate) trait Backend: Send {
     fn watch(&mut self, _signals: &[Signal]) -> bool {
         false
     }
+    /// Lets what is in flight arrive while no task runs; whether a signal that is [watched](Self::watch) changed.
+    fn settle(&mut self) -> bool {
+        false
+    }
     /// Whether virtual time passes right now: what the host would read now depends on when it reads.
     fn moving(&self) -> bool {
         false

@@ -125,7 +125,11 @@ impl State {
             return Step::Moving;
         }
         if self.engine.is_stalled() {
-            self.end_stalled();
+            // On a simulated machine a task may end before its last notification has arrived.
+            self.watch(progress.watches);
+            if !self.backend.settle() {
+                self.end_stalled();
+            }
             return Step::Moving;
         }
         Step::Wait(self.watch(progress.watches))

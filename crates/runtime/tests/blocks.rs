@@ -3,7 +3,9 @@
 
 extern crate ringwork_runtime as ringwork;
 
-use ringwork_isa::{Block, Core, Error as KernelError, In, InOut, Out, Result, TileOps};
+use ringwork_isa::{
+    Block, Compare, Core, Error as KernelError, In, InOut, Notify, Out, Result, Signals, TileOps,
+};
 use ringwork_macros::{kernel, orchestration};
 use ringwork_runtime::{
     ChipOrchestrator, CoreKind, Device, DomainSpec, Error, Node, Platform, Rank, Simulation, Tensor,
@@ -29,6 +31,11 @@ async fn carry<C: Core, T: ringwork_isa::Element>(core: &C, x: Block<In<T>>, y: 
 #[kernel]
 async fn refuse<C: Core>(_core: &C, _x: Block<InOut<i32>>) -> Result<()> {
     Err(KernelError::failed("not today"))
+}
+
+#[kernel]
+async fn tell<C: Core>(core: &C, go: Signals) -> Result<()> {
+    core.notify(go.at(0)?.on(Rank(0))?, Notify::Add(1)).await
 }
 
 /// Turns the halves of a 2 x 4 matrix around, by way of an intermediate.
@@ -68,12 +75,17 @@ fn tasks_on_columns_that_are_apart_are_apart_and_others_wait() {
         let x = matrix(node);
         let all = x.shaped(3, 4).unwrap();
         let columns = |range| all.columns(range).unwrap();
+        let spec = DomainSpec::new("pair", node.devices()).signals("go", 1);
+        let go = node.open_domain(&spec).unwrap().signals("go").unwrap();
         let end = node.run(|orch| {
-            orch.submit(CHIP, refuse::task(columns(0..2)))?;
+            // It fails when all are submitted: a submission after a failure is refused.
+            orch.when(go.cell(Rank(0), 0)?, Compare::Ge, 1)
+                .submit(CHIP, refuse::task(columns(0..2)))?;
             orch.submit(CHIP, increase::task(columns(2..4), 1))?; // beside it
             orch.submit(CHIP, increase::task(columns(1..3), 10))?; // on a column of both
             orch.submit(CHIP, increase::task(columns(0..1).rows(2..3)?, 20))?; // inside the first
-            orch.submit(CHIP, increase::task(columns(3..4), 100)) // beside it too
+            orch.submit(CHIP, increase::task(columns(3..4), 100))?; // beside it too
+            orch.submit(Device(1), tell::task(&go))
         });
         let Err(Error::Task(failure)) = end else {
             panic!("{end:?}");

@@ -283,6 +283,10 @@ impl Backend for SimBackend {
         true
     }
 
+    fn settle(&mut self) -> bool {
+        self.ask(|thread| thread.settle()).unwrap_or(false)
+    }
+
     fn moving(&self) -> bool {
         self.running.is_some() && !self.lost
     }

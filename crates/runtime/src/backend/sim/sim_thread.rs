@@ -151,6 +151,16 @@ impl SimThread {
         self.machine.watch(&places);
     }
 
+    /// Lets what is still in flight arrive, although no task runs; whether a watched signal changed.
+    pub(super) fn settle(&mut self) -> bool {
+        while matches!(self.machine.turn(), Ok(true)) {
+            if self.machine.take_news() {
+                return true;
+            }
+        }
+        false
+    }
+
     pub(super) fn attend(&mut self, segment: Segment, attended: bool) {
         if attended {
             self.attended.insert(segment);
