@@ -1,5 +1,6 @@
 //! Data that a collective works on: in this process's own memory, or in the communicator's window.
 
+use crate::error::{Error, Result};
 use crate::layout::region;
 use ringwork_isa::{Dtype, Element, Rank, Shared, Span};
 use ringwork_native::segment::Attached;
@@ -8,13 +9,32 @@ use std::sync::Arc;
 
 /// Elements in the communicator's window: collectives use them where they are, without a copy.
 ///
-/// Peers can see them, so there is no slice of them: values go in and out by copy. Every rank must allocate,
-/// and drop, the same buffers; the memory is free when the last rank has dropped its handle.
+/// Other processes may write there at any time, so a `&[T]` into it would be unsound: there is none. Values are copied in and
+/// out instead, one ([`get`](Self::get), [`set`](Self::set)), some ([`read`](Self::read), [`write`](Self::write)), or all in
+/// turn ([`iter`](Self::iter), [`fill_with`](Self::fill_with), [`update`](Self::update)); none of these needs a second buffer.
+///
+/// Every rank must allocate, and drop, the same buffers; the memory is free when the last rank has dropped its handle.
+///
+/// ```no_run
+/// # use ringwork_communicator::{Communicator, Error};
+/// # fn train(comm: &Communicator) -> Result<(), Error> {
+/// let mut grad = comm.alloc::<f32>(1 << 20)?;
+/// grad.fill_with(|i| i as f32 * 0.5);
+/// comm.all_reduce(&mut grad, ringwork_isa::ReduceOp::Sum)?;
+/// let ranks = comm.size() as f32;
+/// grad.update(|_, sum| sum / ranks);
+/// let largest = grad.iter().fold(0.0, f32::max);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct WindowBuffer<T> {
     held: Held,
     elements: PhantomData<T>,
 }
+
+/// Elements that are copied at once by what goes through a whole buffer.
+const BLOCK: usize = 1024;
 
 /// What a window buffer has in the window, whatever its type.
 #[derive(Debug)]
@@ -81,30 +101,76 @@ impl<T: Element> WindowBuffer<T> {
         self.len() == 0
     }
 
-    /// Copies values in, from element `start` on. Returns false, having done nothing, if they do not fit.
-    #[must_use]
-    pub fn write(&mut self, start: usize, values: &[T]) -> bool {
-        self.fits(start, values.len())
-            && self.held.segment.write(
-                self.held.span.me,
-                (start * T::DTYPE.bytes()) as u64,
-                bytemuck::cast_slice(values),
-            )
+    /// Copies `values` in, from element `start` on.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`] if they do not fit; nothing is written then.
+    pub fn write(&mut self, start: usize, values: &[T]) -> Result<()> {
+        let (held, bytes) = (&self.held, bytemuck::cast_slice(values));
+        let fits = self.place(start, values.len());
+        let written = fits.is_some_and(|at| held.segment.write(held.span.me, at, bytes));
+        if written {
+            Ok(())
+        } else {
+            Err(self.outside(start, values.len()))
+        }
     }
 
-    /// Copies values out, from element `start` on. Returns false, having done nothing, if there are fewer.
-    #[must_use]
-    pub fn read(&self, start: usize, values: &mut [T]) -> bool {
-        self.fits(start, values.len())
-            && self.held.segment.read(
-                self.held.span.me,
-                (start * T::DTYPE.bytes()) as u64,
-                bytemuck::cast_slice_mut(values),
-            )
+    /// Copies elements out into `values`, from element `start` on.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`] if there are fewer; `values` is as it was then.
+    pub fn read(&self, start: usize, values: &mut [T]) -> Result<()> {
+        let (held, len) = (&self.held, values.len());
+        let there = self.place(start, len);
+        let read = there.is_some_and(|at| {
+            let bytes = bytemuck::cast_slice_mut(values);
+            held.segment.read(held.span.me, at, bytes)
+        });
+        if read {
+            Ok(())
+        } else {
+            Err(self.outside(start, len))
+        }
     }
 
-    fn fits(&self, start: usize, len: usize) -> bool {
-        start.checked_add(len).is_some_and(|end| end <= self.len())
+    /// Copies `values` in, which must be as many as there are.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`] if they are more or fewer; nothing is written then.
+    pub fn copy_from_slice(&mut self, values: &[T]) -> Result<()> {
+        if values.len() != self.len() {
+            return Err(self.outside(0, values.len()));
+        }
+        self.write(0, values)
+    }
+
+    /// Element `index`, if there is one.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<T> {
+        let mut value = [T::zeroed()];
+        self.read(index, &mut value).ok().map(|()| value[0])
+    }
+
+    /// Sets element `index`.
+    ///
+    /// # Errors
+    /// [`Error::OutsideBuffer`] if there is none.
+    pub fn set(&mut self, index: usize, value: T) -> Result<()> {
+        self.write(index, &[value])
+    }
+
+    /// The values in turn, each as it is when its block is copied out.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + '_ {
+        let mut block = [T::zeroed(); BLOCK];
+        (0..self.len()).map(move |index| {
+            if index % BLOCK == 0 {
+                let len = BLOCK.min(self.len() - index);
+                // Within the buffer by the bounds of the loop.
+                let _ = self.read(index, &mut block[..len]);
+            }
+            block[index % BLOCK]
+        })
     }
 
     /// All values.
@@ -112,18 +178,58 @@ impl<T: Element> WindowBuffer<T> {
     pub fn to_vec(&self) -> Vec<T> {
         let mut values = vec![T::zeroed(); self.len()];
         let there = self.read(0, &mut values);
-        debug_assert!(there, "all of it is there");
+        debug_assert!(there.is_ok(), "all of it is there");
         values
     }
 
     /// The same value everywhere.
     pub fn fill(&mut self, value: T) {
-        const BLOCK: usize = 1024;
-        let block = [value; BLOCK];
+        self.fill_with(|_| value);
+    }
+
+    /// Sets every element to what `value` makes of its index.
+    pub fn fill_with(&mut self, mut value: impl FnMut(usize) -> T) {
+        self.by_blocks(|_, start, block| {
+            for (index, element) in (start..).zip(block) {
+                *element = value(index);
+            }
+        });
+    }
+
+    /// Sets every element to what `change` makes of its index and of what it was.
+    pub fn update(&mut self, mut change: impl FnMut(usize, T) -> T) {
+        self.by_blocks(|buffer, start, block| {
+            // Within the buffer by the bounds of the loop.
+            let _ = buffer.read(start, block);
+            for (index, element) in (start..).zip(block) {
+                *element = change(index, *element);
+            }
+        });
+    }
+
+    /// Lets `make` make the values of each block, from an element on, and copies them in.
+    fn by_blocks(&mut self, mut make: impl FnMut(&Self, usize, &mut [T])) {
+        let mut block = [T::zeroed(); BLOCK];
         for start in (0..self.len()).step_by(BLOCK) {
-            let len = BLOCK.min(self.len() - start);
-            let fits = self.write(start, &block[..len]);
-            debug_assert!(fits, "inside");
+            let block = &mut block[..BLOCK.min(self.len() - start)];
+            make(self, start, block);
+            let fits = self.write(start, block);
+            debug_assert!(fits.is_ok(), "inside");
+        }
+    }
+
+    /// Byte offset of `len` elements from `start` on, if they are all inside.
+    fn place(&self, start: usize, len: usize) -> Option<u64> {
+        let inside = start.checked_add(len).is_some_and(|end| end <= self.len());
+        inside.then(|| (start * T::DTYPE.bytes()) as u64)
+    }
+
+    #[cold]
+    fn outside(&self, start: usize, len: usize) -> Error {
+        Error::OutsideBuffer {
+            start,
+            end: start.saturating_add(len),
+            len: self.len(),
         }
     }
 

@@ -1,13 +1,16 @@
 //! What can go wrong in a communicator, as seen by one rank.
 
 use ringwork_isa::Rank;
+use std::fmt;
 use std::time::Duration;
 
 /// The result of a communicator's operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a communicator's operation failed.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its `Debug` form is the message, so that `main` and `unwrap` print what a person reads.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// This process was not started as a rank.
@@ -35,6 +38,18 @@ pub enum Error {
         call: &'static str,
         /// What is wrong, and what would be right.
         problem: String,
+    },
+    /// Elements that a window buffer does not have.
+    #[error(
+        "elements {start}..{end} are outside a window buffer of {len}; allocate a larger one, or copy fewer"
+    )]
+    OutsideBuffer {
+        /// The first one asked for.
+        start: usize,
+        /// One past the last one asked for.
+        end: usize,
+        /// How many there are.
+        len: usize,
     },
     /// Some ranks did not come.
     #[error("rank {me}: {call} got no further in {after_ms} ms; {}", describe(missing))]
@@ -82,13 +97,19 @@ pub enum Error {
     },
     /// The thread that makes non-blocking calls cannot be had, or is lost.
     #[error("the thread for non-blocking calls: {0}")]
-    Worker(std::io::Error),
+    Worker(#[source] std::io::Error),
     /// A collective failed: ranks disagree.
-    #[error(transparent)]
+    #[error("{0}")]
     Collective(#[from] ringwork_isa::Error),
     /// The platform failed: no memory, nobody at the rendezvous.
-    #[error(transparent)]
+    #[error("{0}")]
     Platform(#[from] ringwork_native::Error),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 fn describe(missing: &[(Rank, String)]) -> String {
@@ -149,6 +170,16 @@ pub(crate) fn parse_duration(text: &str) -> std::result::Result<Duration, String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn the_debug_form_is_the_message_and_the_source_is_the_cause() {
+        let cause = ringwork_isa::Error::failed("no such expert");
+        let error = Error::Collective(cause.clone());
+        assert_eq!(format!("{error:?}"), error.to_string());
+        let source = error.source().and_then(|source| source.downcast_ref());
+        assert_eq!(source, Some(&cause));
+    }
 
     #[test]
     fn durations_are_read_as_people_write_them() {

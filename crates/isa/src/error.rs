@@ -108,13 +108,16 @@ impl fmt::Display for Waited {
 /// Why an instruction or a kernel failed; what exactly is its [`kind`](Error::kind).
 ///
 /// One word: what goes well has nothing to carry, and between two stores to memory that others wait for that is felt.
+///
+/// Its `Debug` form is the message, so that `main` and `unwrap` print what a person reads; the fields are in
+/// [`kind`](Error::kind).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Error(Box<ErrorKind>);
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Display::fmt(self, f)
     }
 }
 

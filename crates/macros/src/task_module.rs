@@ -2,11 +2,16 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
-use syn::{Error, FnArg, GenericParam, ItemFn, Pat, Result, Type, TypeParamBound, WherePredicate, parse2};
+use syn::{
+    Error, FnArg, GenericParam, ItemFn, Pat, PathArguments, Result, ReturnType, Type, TypeParamBound,
+    WherePredicate, parse_quote, parse_quote_spanned, parse2,
+};
 
 /// A function with an attribute, read.
 pub(crate) struct Read {
     pub(crate) function: ItemFn,
+    /// What its author wrote where it now returns the kernels' result.
+    written_result: Option<Type>,
     /// The type parameters that stand for element types.
     elements: Vec<Element>,
     /// The parameters after the first.
@@ -44,8 +49,9 @@ pub(crate) fn read(
         let message = format!("#[{}] takes no arguments", kind.what);
         return Err(Error::new_spanned(attribute, message));
     }
-    let function: ItemFn = parse2(item)?;
+    let mut function: ItemFn = parse2(item)?;
     check_shape(&function)?;
+    let written_result = return_kernel_result(&mut function, &kind.runtime);
     let elements = elements(kind, &function, others)?;
     let (mut names, mut types) = (Vec::new(), Vec::new());
     for argument in function.sig.inputs.iter().skip(1) {
@@ -62,10 +68,38 @@ pub(crate) fn read(
     }
     Ok(Read {
         function,
+        written_result,
         elements,
         names,
         types,
     })
+}
+
+/// Makes `Result<()>` mean the kernels' result, also in the body, whichever `Result` is in scope: a program's own is that of its `main`. Returns
+/// what was written.
+fn return_kernel_result(function: &mut ItemFn, runtime: &TokenStream) -> Option<Type> {
+    let ReturnType::Type(_, output) = &mut function.sig.output else {
+        return None;
+    };
+    let Type::Path(path) = &**output else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == "Result")?;
+    match &last.arguments {
+        PathArguments::AngleBracketed(arguments) if arguments.args.len() == 1 => {
+            let (of, span) = (&arguments.args[0], last.ident.span());
+            // Errors about the type point at the word that the author wrote.
+            let kernels = parse_quote_spanned! { span => #runtime::Result<#of> };
+            let written = std::mem::replace(&mut **output, kernels);
+            function.block.stmts.insert(
+                0,
+                parse_quote! {
+                    #[allow(dead_code, reason = "not every body names the type")]
+                    type Result<T, E = #runtime::Error> = ::core::result::Result<T, E>;
+                },
+            );
+            Some(written)
+        }
+        _ => None,
+    }
 }
 
 /// The element types of a function: its type parameters after the first `others`.
@@ -166,6 +200,7 @@ impl Read {
     pub(crate) fn written(&self, kind: &Kind, entries: &TokenStream) -> TokenStream {
         let Read {
             function,
+            written_result,
             elements,
             names,
             types,
@@ -194,9 +229,15 @@ impl Read {
         let examples = elements
             .iter()
             .map(|Element { name, .. }| quote! { type #name = f32; });
+        // Or the author's import of `Result` would be reported as unused.
+        let mention = written_result
+            .iter()
+            .map(|ty| quote! { const _: ::core::option::Option<#ty> = ::core::option::Option::None; });
         quote! {
             #[allow(clippy::too_many_arguments, reason = "it takes what it needs")]
             #function
+
+            #(#mention)*
 
             #[doc = #doc]
             #visibility mod #name {

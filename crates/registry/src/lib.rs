@@ -119,7 +119,7 @@ pub mod __kernel {
     pub use linkme;
     pub use ringwork_isa::stepped::SteppedCore;
     pub use ringwork_isa::{
-        Arg, Argument, Element, Float, KernelId, Param, Parameter, Result, Task, decode, dtype_of,
+        Arg, Argument, Element, Error, Float, KernelId, Param, Parameter, Result, Task, decode, dtype_of,
         float_needed, signature_hash, with_dtype, with_float,
     };
 }

@@ -11,7 +11,7 @@ async fn sum<C: Core>(core: &C, x: In<f32>, y: Out<f32>, scratch: Shared<f32>, m
     core.reduce(y, slot.on_all(), ReduceOp::Sum).await // out of everybody's
 }
 
-fn main() -> ringwork::Result<()> {
+fn main() -> Result<()> {
     let node = Node::builder().devices(0..4).launch()?; // four processes, ready
     let chips = node.devices();
     let spec = DomainSpec::new("tp", chips.clone())
@@ -19,16 +19,13 @@ fn main() -> ringwork::Result<()> {
         .barrier("meet");
     let tp = node.open_domain(&spec)?;
     let (scratch, meet) = (tp.buffer("scratch")?, tp.barrier("meet")?);
-    let (mut x, mut y) = (Vec::new(), Vec::new());
-    for chip in &chips {
-        x.push(node.tensor(*chip, &[1.0; 256])?); // memory of one chip
-        y.push(node.zeros(*chip, 256)?);
-    }
+    let x = node.each(|chip| node.tensor(chip, &[1.0; 256]))?; // memory of each chip
+    let y = node.each(|chip| node.zeros(chip, 256))?;
     node.run(|orch| {
-        let task = |i: usize| sum::task(&x[i], &y[i], &scratch, &meet);
-        orch.group(chips.clone(), |chip| Ok(task(chip.0 as usize)))
+        let task = |chip| sum::task(&x[chip], &y[chip], &scratch, &meet);
+        orch.group(chips.clone(), |chip| Ok(task(chip)))
     })?; // returns when every chip is done, or with the first error and its path
-    assert_eq!(y[3].read()?, [4.0; 256]);
+    assert_eq!(y[Device(3)].read()?, [4.0; 256]);
     node.close(); // also on drop; nothing is left either way
     Ok(())
 }

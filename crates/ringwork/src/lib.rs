@@ -48,7 +48,7 @@ pub use ringwork_macros::{kernel, orchestration};
 pub use ringwork_native as native;
 pub use ringwork_registry as registry;
 pub use ringwork_runtime as runtime;
-pub use ringwork_runtime::{Error, Result};
+pub use ringwork_runtime::Error;
 #[cfg(feature = "sim")]
 pub use ringwork_sim as sim;
 pub use ringwork_timeline as timeline;
@@ -58,18 +58,51 @@ pub use ringwork_native::__kernel;
 #[doc(hidden)]
 pub use ringwork_runtime::__orchestration;
 
+/// The result of what a host program does; with a second parameter, any other result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Everything that a program with kernels and an orchestration needs.
 ///
-/// `Result` here is the kernels' one; a host program's is [`ringwork::Result`](crate::Result).
+/// [`Error`] and [`Result`] are those of `main` and of orchestrations on the host. Under `#[kernel]` and `#[orchestration]`
+/// the attribute makes `Result<()>` the kernels' result. A function that helps a kernel, and has no attribute, returns
+/// [`KernelResult`].
+///
+/// ```
+/// use ringwork::prelude::*;
+///
+/// #[kernel]
+/// async fn scale<C: Core>(core: &C, y: InOut<f32>, by: f32) -> Result<()> {
+///     if by == 0.0 {
+///         return Err(KernelError::failed("a scale of 0 would lose everything"));
+///     }
+///     checked(core, y, by).await
+/// }
+///
+/// async fn checked<C: Core>(core: &C, y: InOut<f32>, by: f32) -> KernelResult<()> {
+///     let mut tile: Tile<f32> = core.load(y).await?;
+///     core.scale(&mut tile, by).await?;
+///     core.store(y, &tile).await
+/// }
+///
+/// fn main() -> Result<()> {
+///     let node = Node::builder().devices(0..1).launch()?;
+///     let y = node.tensor(Device(0), &[1.5f32; 64])?;
+///     node.run(|orch| orch.submit(Device(0), scale::task(&y, 2.0f32)).map(drop))?;
+///     assert_eq!(y.read()?, [3.0; 64]);
+///     Ok(())
+/// }
+/// ```
 pub mod prelude {
+    pub use crate::Result;
     pub use ringwork_isa::{
-        Barrier, Compare, Core, Device, Dtype, Element, Error, Float, In, InOut, Notify, Out, Rank, ReduceOp,
-        Region, Result, Shared, Signal, Signals, Task, Tile, TileOps, bf16, f16, part_range, with_dtype,
+        Barrier, Compare, Core, Device, Dtype, Element, Error as KernelError, Float, In, InOut, Notify, Out,
+        Rank, ReduceOp, Region, Result as KernelResult, Shared, Signal, Signals, Task, Tile, TileOps, bf16,
+        f16, part_range, with_dtype,
     };
     pub use ringwork_macros::{kernel, orchestration};
     pub use ringwork_runtime::{
-        Buffer, Captured, ChipOrchestrator, CoreKind, Domain, DomainSpec, Intermediate, Node, Orchestrator,
-        Pod, Tensor,
+        Buffer, Captured, ChipOrchestrator, CoreKind, Domain, DomainSpec, Error, Intermediate, Node,
+        Orchestrator, PerChip, Pod, Tensor,
     };
 }
 

@@ -1,10 +1,10 @@
-//! What a chip is, once it is up.
+//! What a chip is, and the domains that it is a member of.
 
 use crate::domain::{BufferPlace, DomainPlan};
 use ringwork_isa::{Device, Rank};
 use std::collections::BTreeMap;
 
-/// A chip that is ready: its device and its part in every domain that was configured.
+/// A chip: its device and its part in every open domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChipContext {
     /// Which accelerator.
@@ -31,11 +31,14 @@ pub struct DomainContext {
 }
 
 impl ChipContext {
-    pub(crate) fn of_all(devices: &[Device], plans: &[DomainPlan]) -> Vec<ChipContext> {
+    pub(crate) fn of_all<'a>(
+        devices: &[Device],
+        plans: impl Iterator<Item = &'a DomainPlan> + Clone,
+    ) -> Vec<ChipContext> {
         let context = |device: &Device| ChipContext {
             device: *device,
             domains: plans
-                .iter()
+                .clone()
                 .filter_map(|plan| DomainContext::of(*device, plan))
                 .collect(),
         };
@@ -45,11 +48,12 @@ impl ChipContext {
 
 impl DomainContext {
     fn of(device: Device, plan: &DomainPlan) -> Option<DomainContext> {
-        let rank = plan.members.iter().position(|member| *member == device)?;
+        let place = plan.members.iter().position(|member| *member == device)?;
+        let first = plan.segment.members.first;
         let layout = plan.segment.layout;
         Some(DomainContext {
             name: plan.name.clone(),
-            rank: Rank(u32::try_from(rank).ok()?),
+            rank: Rank(first.checked_add(u32::try_from(place).ok()?)?),
             ranks: layout.ranks,
             window_bytes_asked: plan.asked_bytes,
             window_bytes: layout.data_bytes(),

@@ -16,6 +16,7 @@ use crate::buffer::TeamHandle;
 use crate::buffer::{Buffer, SignalRow};
 use crate::error::{Error, Result};
 use crate::node::Shared;
+use crate::per_chip::PerChip;
 use ringwork_isa::{Device, Element, Rank, Segment};
 use std::sync::Arc;
 
@@ -100,6 +101,20 @@ impl Domain {
             name: name.into(),
             have,
         }
+    }
+
+    /// Its buffers: the name of each, and where it lies.
+    pub fn buffers(&self) -> impl ExactSizeIterator<Item = (&str, BufferPlace)> {
+        let buffers = self.inner.plan.places.buffers.iter();
+        buffers.map(|(name, place)| (name.as_str(), *place))
+    }
+
+    /// What `value` makes for each member in this node, in the order of their ranks, to be indexed by chip.
+    ///
+    /// # Errors
+    /// The first error of `value`.
+    pub fn each<T>(&self, value: impl FnMut(Device) -> Result<T>) -> Result<PerChip<T>> {
+        PerChip::try_of(self.members().iter().copied(), value)
     }
 
     /// A buffer by name.

@@ -9,8 +9,10 @@ use std::time::Duration;
 /// The result of an operation on a worker.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation on a worker failed.
-#[derive(Debug, thiserror::Error)]
+/// Why an operation of a host program failed: on a worker, of a communicator, or of the instruction set.
+///
+/// Its `Debug` form is the message and what each chip did last, so that `main` and `unwrap` print what a person reads.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The configuration cannot be launched. Nothing was started.
@@ -22,11 +24,22 @@ pub enum Error {
         problem: String,
     },
     /// The platform could not do something: bring up a chip, find memory.
-    #[error(transparent)]
-    Platform(Box<dyn std::error::Error + Send + Sync>),
+    #[error("{0}")]
+    Platform(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A task failed.
     #[error(transparent)]
     Task(#[from] Box<TaskFailure>),
+    /// Something outside a kernel asked for what the instruction set refuses, such as a range outside its region.
+    #[error("{0}")]
+    Kernel(#[from] ringwork_isa::Error),
+    /// A communicator's operation failed.
+    #[cfg(feature = "collectives")]
+    #[error("{0}")]
+    Communicator(#[from] Box<ringwork_communicator::Error>),
+    /// A machine's description has a mistake.
+    #[cfg(feature = "sim")]
+    #[error("{0}")]
+    Machine(#[from] Box<ringwork_sim::yaml::ConfigError>),
     /// A host closure failed.
     #[error("{worker}, host closure `{name}`: {message}")]
     Host {
@@ -87,6 +100,7 @@ pub enum Error {
         /// The worker's name.
         worker: String,
         /// Why.
+        #[source]
         problem: ringwork_engine::Error,
     },
     /// Something failed in a worker below.
@@ -97,6 +111,7 @@ pub enum Error {
         /// The child's.
         child: String,
         /// What happened there.
+        #[source]
         cause: Box<Error>,
         /// Tasks of the worker that never ran because they needed what failed.
         cancelled: Vec<String>,
@@ -222,6 +237,30 @@ fn also(cancelled: &[String]) -> String {
         [] => String::new(),
         [only] => format!("; cancelled with it: {only}"),
         [first, rest @ ..] => format!("; cancelled with it: {first} and {} more", rest.len()),
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)?;
+        match self.recent() {
+            Some(recent) => write!(f, "\nwhat each chip did last:\n{recent}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(feature = "collectives")]
+impl From<ringwork_communicator::Error> for Error {
+    fn from(error: ringwork_communicator::Error) -> Error {
+        Error::Communicator(Box::new(error))
+    }
+}
+
+#[cfg(feature = "sim")]
+impl From<ringwork_sim::yaml::ConfigError> for Error {
+    fn from(error: ringwork_sim::yaml::ConfigError) -> Error {
+        Error::Machine(Box::new(error))
     }
 }
 
@@ -455,9 +494,80 @@ impl TaskFailure {
     }
 }
 
-impl std::error::Error for TaskFailure {}
+impl std::error::Error for TaskFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            Cause::Kernel(Failure::Returned(error)) => Some(error),
+            Cause::Kernel(failure) => Some(failure),
+            _ => None,
+        }
+    }
+}
 
 /// Whole milliseconds, as errors have them.
 pub(crate) fn millis(elapsed: Duration) -> u64 {
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::RecentChip;
+    use std::error::Error as _;
+
+    fn failure() -> (Error, ringwork_isa::Error) {
+        let said = ringwork_isa::Error::failed("no such expert");
+        let recent = RecentChip {
+            path: String::new(),
+            device: Device(1),
+            lines: vec!["task route, 3 us, ended 12 us before".into()],
+        };
+        let failure = TaskFailure {
+            worker: "node".into(),
+            device: Device(1),
+            kernel: "route".into(),
+            cause: Cause::Kernel(Failure::Returned(said.clone())),
+            missing: Vec::new(),
+            stopped: Stopped::default(),
+            others: Vec::new(),
+            cancelled: Vec::new(),
+            recent: Recent {
+                chips: [recent].into(),
+            },
+        };
+        (Error::Task(Box::new(failure)), said)
+    }
+
+    #[test]
+    fn the_debug_form_is_the_message_and_what_the_chips_did() {
+        let (error, _) = failure();
+        let text = format!("{error:?}");
+        assert!(text.starts_with(&error.to_string()), "{text}");
+        assert!(
+            text.ends_with("did last:\nchip 1\n  task route, 3 us, ended 12 us before"),
+            "{text}"
+        );
+        assert_eq!(format!("{:?}", Error::Closed), "this worker is closed");
+    }
+
+    #[test]
+    fn the_source_of_a_failed_task_is_what_its_kernel_returned_at_any_depth() {
+        let (error, said) = failure();
+        let outer = Error::below("pod", "left", error, Vec::new());
+        let mut sources = std::iter::successors(outer.source(), |error| error.source());
+        assert!(sources.any(|source| source.downcast_ref() == Some(&said)));
+    }
+
+    #[cfg(feature = "collectives")]
+    #[test]
+    fn a_communicators_error_becomes_a_host_programs_with_the_same_words() {
+        let other = || ringwork_communicator::Error::from(ringwork_isa::Error::failed("ranks differ"));
+        let error = Error::from(other());
+        assert!(error.to_string().ends_with("ranks differ"));
+        assert!(
+            error
+                .source()
+                .is_some_and(|source| source.to_string() == error.to_string())
+        );
+    }
 }

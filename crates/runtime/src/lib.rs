@@ -20,6 +20,7 @@ mod intermediate;
 mod kernel_port;
 mod node;
 mod orchestrator;
+mod per_chip;
 mod platform;
 mod pod;
 mod run_to_completion;
@@ -45,6 +46,7 @@ pub use intermediate::Intermediate;
 pub use kernel_port::{KernelPort, Message, Response, Slot};
 pub use node::Node;
 pub use orchestrator::Orchestrator;
+pub use per_chip::PerChip;
 #[cfg(feature = "sim")]
 pub use platform::Simulation;
 pub use platform::{Clock, Platform, Simulated};

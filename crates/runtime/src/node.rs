@@ -10,6 +10,7 @@ use crate::failures::Failures;
 use crate::host_tasks::{Closures, Reports, SUB_WORKERS};
 use crate::intermediate::Placed;
 use crate::orchestrator::Orchestrator;
+use crate::per_chip::PerChip;
 use crate::platform::{Clock, Platform};
 use crate::segments::{Known, Sort};
 use crate::task_binding::BoundTask;
@@ -33,7 +34,6 @@ pub struct Node {
     interrupter: Interrupter,
     level: Level,
     domains: Vec<Domain>,
-    contexts: Vec<ChipContext>,
 }
 
 /// The node's state, shared with the handles to what lives on it.
@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub(crate) platform: Platform,
     pub(crate) devices: Vec<Device>,
     pub(crate) segments: BTreeMap<Segment, Known>,
+    /// Domains that have not been released.
+    pub(crate) open_domains: BTreeMap<Segment, DomainPlan>,
     pub(crate) engine: Engine<Arc<BoundTask>, ()>,
     pub(crate) in_flight: InFlight,
     pub(crate) failures: Failures,
@@ -121,6 +123,7 @@ impl Node {
             platform: builder.platform,
             devices: builder.devices,
             segments: BTreeMap::new(),
+            open_domains: BTreeMap::new(),
             engine,
             in_flight: InFlight::default(),
             failures: Failures::default(),
@@ -140,9 +143,8 @@ impl Node {
             next_segment: after_own,
         };
         for plan in &plans {
-            state.know(&plan.segment, Sort::Domain);
+            state.know_domain(plan, Sort::Domain);
         }
-        let contexts = ChipContext::of_all(&state.devices, &plans);
         let interrupter = state.backend.interrupter();
         let shared = Shared {
             finished: state.finished.clone(),
@@ -159,14 +161,22 @@ impl Node {
             level: builder.level,
             interrupter,
             domains,
-            contexts,
         })
     }
 
-    /// What each chip reported when it was ready, in the order of the devices.
+    /// Each chip, in the order of the devices, and its part in every domain that is open now.
     #[must_use]
-    pub fn contexts(&self) -> &[ChipContext] {
-        &self.contexts
+    pub fn contexts(&self) -> Vec<ChipContext> {
+        let state = self.shared.lock();
+        ChipContext::of_all(&state.devices, state.open_domains.values())
+    }
+
+    /// What `value` makes for each chip of the node, to be indexed by chip.
+    ///
+    /// # Errors
+    /// The first error of `value`.
+    pub fn each<T>(&self, value: impl FnMut(Device) -> Result<T>) -> Result<PerChip<T>> {
+        PerChip::try_of(self.devices(), value)
     }
 
     /// The worker's name in errors.
@@ -334,7 +344,7 @@ pub(crate) fn open_domain(shared: &Shared, spec: &DomainSpec) -> Result<Domain> 
         state.check_alive(chip)?;
     }
     state.backend.create(&plan.segment)?;
-    state.know(&plan.segment, Sort::Domain);
+    state.know_domain(&plan, Sort::Domain);
     let mut staged = true;
     spec.for_each_staged(&plan, |rank, offset, bytes| {
         staged &= state.backend.write(segment, rank, offset, bytes)

@@ -1,6 +1,7 @@
 //! The memory that a node knows of: which chips have each segment, how many tasks use it, and when it is freed.
 
 use crate::backend::{Members, SegmentPlan};
+use crate::domain::DomainPlan;
 use crate::error::{Error, Result};
 use crate::node::State;
 use ringwork_isa::{Rank, Segment};
@@ -61,8 +62,16 @@ impl State {
         );
     }
 
+    /// The same for the windows of a domain.
+    pub(crate) fn know_domain(&mut self, plan: &DomainPlan, sort: Sort) {
+        self.know(&plan.segment, sort);
+        self.open_domains
+            .insert(plan.segment.layout.segment, plan.clone());
+    }
+
     /// No more uses; freed now, or when the last task that uses it is done.
     pub(crate) fn release(&mut self, segment: Segment) {
+        self.open_domains.remove(&segment);
         let Some(known) = self.segments.get_mut(&segment) else {
             return;
         };

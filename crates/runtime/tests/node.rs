@@ -146,6 +146,26 @@ fn contexts_say_what_each_chip_has() {
 }
 
 #[test]
+fn contexts_know_domains_that_were_opened_later_until_they_are_released() {
+    let node = Node::builder().devices([0, 2]).launch().unwrap();
+    let spec = DomainSpec::new("late", [2, 0].map(Device))
+        .buffer::<f32>("scratch", 100)
+        .buffer::<u8>("flags", 3);
+    let late = node.open_domain(&spec).unwrap();
+    let of_chip_2 = &node.contexts()[1].domains;
+    assert_eq!((of_chip_2[0].name.as_str(), of_chip_2[0].rank), ("late", Rank(0)));
+    let buffers: Vec<_> = late.buffers().map(|(name, place)| (name, place.count)).collect();
+    assert_eq!(buffers, [("flags", 3), ("scratch", 100)]);
+    let ranks = late.each(|chip| Ok(late.rank_of(chip))).unwrap();
+    assert_eq!(
+        (ranks[Device(0)], ranks[Device(2)]),
+        (Some(Rank(1)), Some(Rank(0)))
+    );
+    drop(late);
+    assert!(node.contexts()[1].domains.is_empty());
+}
+
+#[test]
 fn staged_data_is_there_from_the_start_and_windows_are_otherwise_zero() {
     let spec = DomainSpec::new("ring", (0..3).map(Device))
         .buffer::<i32>("slot", 4)

@@ -30,6 +30,12 @@ async fn meet_or_panic<C: Core>(core: &C, meet: Barrier, bad: u32) -> Result<()>
     meet.arrive_and_wait(core).await
 }
 
+/// Ends the program that it runs in.
+#[kernel]
+async fn exit<C: Core>(_core: &C, code: i32) -> Result<()> {
+    std::process::exit(code)
+}
+
 /// Waits for a signal that nobody raises.
 #[kernel]
 async fn wait_in_vain<C: Core>(core: &C, steps: Signals) -> Result<()> {
@@ -387,4 +393,26 @@ fn a_released_domain_is_refused_and_a_closed_node_answers_nothing() {
     node.close();
     assert_eq!(clock.simulated(), None);
     assert!(matches!(node.run(|_| Ok(())), Err(Error::Closed)));
+}
+
+#[test]
+fn a_kernel_that_ends_the_program_is_named_on_standard_error() {
+    const CHILD: &str = "RINGWORK_TEST_KERNEL_EXITS";
+    if std::env::var_os(CHILD).is_some() {
+        let node = node("ring-2", 2);
+        let _ = node.run(|orch| orch.submit(Device(1), exit::task(3)).map(drop));
+        unreachable!("the kernel ended this process");
+    }
+    let name = "a_kernel_that_ends_the_program_is_named_on_standard_error";
+    let ended = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("ringwork: kernel `exit` ended the whole program"),
+        "{said}"
+    );
 }

@@ -234,7 +234,7 @@ fn every_way<T: Element>(comm: &Communicator, count: usize) {
     each(Collective::AllGather, &mut |what| {
         comm.all_gather(&part, &mut large).unwrap();
         assert_bits(&large, gathered, what);
-        assert!(part_window.write(0, &part));
+        part_window.write(0, &part).unwrap();
         comm.all_gather(&part_window, &mut large).unwrap();
         assert_bits(&large, gathered, what);
         comm.all_gather(&part_window, &mut all_window).unwrap();
@@ -246,14 +246,14 @@ fn every_way<T: Element>(comm: &Communicator, count: usize) {
         large.copy_from_slice(&all);
         comm.all_to_all_in_place(&mut large).unwrap();
         assert_bits(&large, swapped, what);
-        assert!(all_window.write(0, &all));
+        all_window.write(0, &all).unwrap();
         comm.all_to_all(&all_window, &mut other_window).unwrap();
         assert_bits(&other_window.to_vec(), swapped, what);
     });
     each(Collective::ReduceScatter, &mut |what| {
         comm.reduce_scatter(&all, &mut small, op).unwrap();
         assert_bits(&small, scattered, what);
-        assert!(all_window.write(0, &all));
+        all_window.write(0, &all).unwrap();
         comm.reduce_scatter(&all_window, &mut part_window, op).unwrap();
         assert_bits(&part_window.to_vec(), scattered, what);
     });
@@ -275,19 +275,19 @@ fn windowed<T: Element>(comm: &Communicator, count: usize, ops: &[ReduceOp]) {
     for &op in ops {
         let what = |call: &str| format!("{call} in a window, {count} x {}, {op}, {n} ranks", T::DTYPE);
         let mine: Vec<T> = values(op, me, 0..len);
-        assert!(window.write(0, &mine));
+        window.write(0, &mine).unwrap();
         comm.all_reduce(&mut window, op).unwrap();
         assert_bits(&window.to_vec(), |i| reduced(op, n, i), &what("all_reduce"));
         for way in ringwork_communicator::choices(Collective::AllReduce).filter(|way| way.needs_window()) {
             comm.set_algorithm(Collective::AllReduce, Some(way)).unwrap();
-            assert!(window.write(0, &mine));
+            window.write(0, &mine).unwrap();
             comm.all_reduce(&mut window, op).unwrap();
             assert_bits(&window.to_vec(), |i| reduced(op, n, i), &what(way.name()));
         }
         comm.set_algorithm(Collective::AllReduce, None).unwrap();
         comm.all_reduce_into(&mine, &mut window, op).unwrap();
         assert_bits(&window.to_vec(), |i| reduced(op, n, i), &what("all_reduce_into"));
-        assert!(window.write(0, &mine));
+        window.write(0, &mine).unwrap();
         comm.reduce_scatter(&window, &mut other, op).unwrap();
         let offset = me as usize * part;
         assert_bits(
@@ -308,16 +308,16 @@ fn windowed<T: Element>(comm: &Communicator, count: usize, ops: &[ReduceOp]) {
     comm.all_gather(&mine, &mut window).unwrap();
     assert_bits(&window.to_vec(), from, "all_gather into a window");
     window.fill(T::zeroed());
-    assert!(window.write(me as usize * part, &mine));
+    window.write(me as usize * part, &mine).unwrap();
     comm.all_gather_in_place(&mut window).unwrap();
     assert_bits(&window.to_vec(), from, "all_gather in a window");
-    assert!(window.write(0, &values::<T>(op, me, 0..len)));
+    window.write(0, &values::<T>(op, me, 0..len)).unwrap();
     comm.all_to_all_in_place(&mut window).unwrap();
     let swap = |i: usize| value::<T>(op, (i / part) as u32, me as usize * part + i % part);
     assert_bits(&window.to_vec(), swap, "all_to_all in a window");
     for way in ringwork_communicator::choices(Collective::Broadcast) {
         comm.set_algorithm(Collective::Broadcast, Some(way)).unwrap();
-        assert!(window.write(0, &values::<T>(op, me, 0..len)));
+        window.write(0, &values::<T>(op, me, 0..len)).unwrap();
         comm.broadcast(&mut window, n - 1).unwrap();
         assert_bits(&window.to_vec(), |i| value(op, n - 1, i), "broadcast in a window");
     }

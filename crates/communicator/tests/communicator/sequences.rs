@@ -64,7 +64,7 @@ fn step<T: Element>(comm: &Communicator, rng: &mut Rng, pending: &mut Vec<(Pendi
         }
         _ => {
             let mut window = comm.alloc::<T>(count.min(3000)).unwrap();
-            assert!(window.write(0, &values::<T>(op, me, 0..window.len())));
+            window.write(0, &values::<T>(op, me, 0..window.len())).unwrap();
             comm.all_reduce(&mut window, op).unwrap();
             assert_bits(&window.to_vec(), |i| reduced(op, n, i), "all_reduce in a window");
         }

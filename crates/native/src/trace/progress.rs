@@ -229,10 +229,12 @@ impl Activity {
             after,
             at,
         } = begin;
-        let recorder = self.recorder.as_ref()?;
         let text = self.text(name.as_ptr() as usize, || {
             name.rsplit("::").next().unwrap_or(name).to_owned()
         });
+        // Until its first instruction all that can be said of it is its name.
+        self.store(Doing::Task, text);
+        let recorder = self.recorder.as_ref()?;
         let start = at.unwrap_or_else(tsc_clock::about_now);
         let outer = recorder.begin(core, text, start, number);
         Some(Begun {
@@ -275,6 +277,9 @@ pub(crate) fn read_progress(memory: &Memory, base: u64) -> LastSeen {
     let doing = name(now >> 32).unwrap_or("something unknown");
     let what = match read_string(memory, base + STRINGS_AT, now & u64::from(u32::MAX)) {
         None => doing.to_owned(),
+        Some(kernel) if now >> 32 == Doing::Task as u64 => {
+            format!("kernel `{kernel}`, before its first instruction")
+        }
         Some(site) => format!("{doing} at {site}"),
     };
     LastSeen { count, what }
@@ -324,6 +329,22 @@ mod tests {
         assert_eq!(seen.what, format!("copy at {}:{}", here.file(), here.line()));
         activity.rest();
         assert_eq!(read_progress(&memory, 0).what, "idle");
+    }
+
+    #[test]
+    fn a_kernel_that_has_done_nothing_yet_is_named_also_without_a_record() {
+        for record in [true, false] {
+            let memory = Arc::new(Memory::heap(PROGRESS_BYTES).unwrap());
+            let activity = Activity::new(memory.clone(), 0, record);
+            let begun = activity.begin_task("a::b::talk", begin(0, 7, None));
+            assert_eq!(
+                read_progress(&memory, 0).what,
+                "kernel `talk`, before its first instruction"
+            );
+            activity.say(Doing::Copy, Location::caller());
+            assert!(read_progress(&memory, 0).what.starts_with("copy at "));
+            begun.map(|begun| activity.end_task(&begun, false));
+        }
     }
 
     #[test]

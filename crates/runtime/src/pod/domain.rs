@@ -179,7 +179,7 @@ fn join(
         );
         return Err(Error::config(format!("domain `{}`", plan.name), why));
     }
-    state.know(&plan.segment, Sort::Wide);
+    state.know_domain(&plan, Sort::Wide);
     drop(state);
     Ok(Domain::new(plan, node.shared.clone()))
 }

@@ -110,12 +110,14 @@ impl GraphKernel {
             .unwrap_or("core");
         let own = self.own.get().ok_or(ringwork_sim::SimError::NoSuchTask);
         let started = own.and_then(|own| {
+            let label = short_name(&entry.id());
+            let name = Rc::from(label.as_str());
             let kernel = move |core| Guarded {
                 kernel: (entry.step)(core, args),
+                name,
                 panicked: heard,
             };
             let after = after.and_then(|after| self.ended.get(&after).copied());
-            let label = short_name(&entry.id());
             self.machine.spawn_inside(own, after, (core, &label), kernel)
         });
         match started {

@@ -1,8 +1,13 @@
-//! Panics of kernels on the simulator's thread: reported to the host with their line, instead of printed.
+//! Kernels on the simulator's thread that panic, or end the program.
+//!
+//! A panic is reported to the host with its line, instead of printed. `std::process::exit` cannot be caught: it ends the
+//! host program, of which the kernel is a part here. But it runs the destructors of the thread that calls it, so one line on
+//! standard error says which kernel it was.
 
 use ringwork_isa::Site;
 use ringwork_registry::SteppedKernel;
 use std::cell::{Cell, RefCell};
+use std::io::Write;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -10,8 +15,25 @@ use std::sync::Once;
 use std::task::{Context, Poll};
 
 thread_local! {
+    static RUNS: Runs = const { Runs(RefCell::new(None)) };
     static HEARS: Cell<bool> = const { Cell::new(false) };
     static LAST: RefCell<Option<Panic>> = const { RefCell::new(None) };
+}
+
+/// The kernel that runs on this thread now, if one does.
+struct Runs(RefCell<Option<Rc<str>>>);
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        if let Some(kernel) = self.0.get_mut() {
+            let line = format!(
+                "ringwork: kernel `{kernel}` ended the whole program with `std::process::exit`; return an error from it \
+                 instead\n"
+            );
+            // If standard error is closed there is nobody left to tell.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
 }
 
 /// What a kernel panicked with, and where.
@@ -45,6 +67,8 @@ pub(super) fn hear_on_this_thread() {
 /// A kernel whose panic ends it, and nobody else.
 pub(super) struct Guarded {
     pub(super) kernel: SteppedKernel,
+    /// What to call it.
+    pub(super) name: Rc<str>,
     /// Its panic, if that is how it ended.
     pub(super) panicked: Rc<RefCell<Option<Panic>>>,
 }
@@ -53,7 +77,9 @@ impl Future for Guarded {
     type Output = ringwork_isa::Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outer = RUNS.with(|runs| runs.0.replace(Some(self.name.clone())));
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| self.kernel.as_mut().poll(cx)));
+        RUNS.with(|runs| runs.0.replace(outer));
         polled.unwrap_or_else(|_| {
             *self.panicked.borrow_mut() = LAST.take();
             Poll::Ready(Err(ringwork_isa::Error::failed("the kernel panicked")))

@@ -222,6 +222,7 @@ impl SimThread {
         let panicked = Rc::new(RefCell::new(None));
         let (heard, own) = (panicked.clone(), Rc::new(Cell::new(None)));
         let (machine, id_of_kernel, known) = (self.machine.clone(), kernel.clone(), own.clone());
+        let name = Rc::from(short_name(&kernel));
         let spawned = self.machine.spawn(rank, short_name(&kernel), move |core| {
             let kernel = if is_orchestration(&id_of_kernel) {
                 graph::run(machine, (id_of_kernel, args), (rank, scratch), known)
@@ -230,6 +231,7 @@ impl SimThread {
             };
             Guarded {
                 kernel,
+                name,
                 panicked: heard,
             }
         });
