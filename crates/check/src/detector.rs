@@ -27,6 +27,7 @@
 //! assert!(matches!(&detector.take_faults()[..], [TaskFault::Race(_)]));
 //! ```
 
+use crate::cells::Broken;
 use crate::clock::Clock;
 use crate::fault::Misuse;
 use crate::memory::Contents;
@@ -335,6 +336,12 @@ impl Detector {
         at: &'static Location<'static>,
         answer: &Answer,
     ) {
+        // It was satisfied by a value that another one has replaced since.
+        if let Some(awaited) = self.run.awaited(instruction) {
+            let signal = self.describe(&awaited.signal);
+            let broken = Broken::GoesBack;
+            return self.not_proved(Unproved::Order { signal, broken });
+        }
         let tickets = self.lives.get_mut(&agent.0).map(|life| &mut life.tickets);
         let joined = match (instruction, tickets) {
             (Instruction::Join(theirs), Some(tickets)) => tickets.remove(&theirs.0).map(Instruction::Join),

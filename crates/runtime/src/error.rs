@@ -2,6 +2,7 @@
 
 use crate::backend::Failure;
 use crate::timeline::Recent;
+use ringwork_check::TaskFault;
 use ringwork_isa::{Device, Dtype};
 use std::fmt;
 use std::time::Duration;
@@ -27,6 +28,14 @@ pub enum Error {
     /// A task failed.
     #[error(transparent)]
     Task(#[from] Box<TaskFailure>),
+    /// The platform looks for races and misused signals, and has found some in a run.
+    #[error("{worker}: {}", listed(faults))]
+    Faults {
+        /// The worker's name.
+        worker: String,
+        /// What is wrong, each once for a pair of lines.
+        faults: Vec<TaskFault>,
+    },
     /// A host closure failed.
     #[error("{worker}, host closure `{name}`: {message}")]
     Host {
@@ -216,6 +225,12 @@ pub enum Error {
     Closed,
 }
 
+/// Faults, one below the other.
+fn listed(faults: &[TaskFault]) -> String {
+    let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    texts.join("\n")
+}
+
 /// The tasks that were lost with a failure, as a person reads it.
 fn also(cancelled: &[String]) -> String {
     match cancelled {
@@ -283,6 +298,7 @@ impl Error {
         matches!(
             self,
             Error::Task(_)
+                | Error::Faults { .. }
                 | Error::Host { .. }
                 | Error::Overdue { .. }
                 | Error::Stalled { .. }

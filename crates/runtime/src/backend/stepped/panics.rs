@@ -1,4 +1,4 @@
-//! Panics of kernels on the simulator's thread: reported to the host with their line, instead of printed.
+//! Panics of kernels on a machine's thread: reported to the host with their line, instead of printed.
 
 use ringwork_isa::Site;
 use ringwork_registry::SteppedKernel;
@@ -16,7 +16,7 @@ thread_local! {
 
 /// What a kernel panicked with, and where.
 #[derive(Clone, Debug)]
-pub(super) struct Panic {
+pub(in crate::backend) struct Panic {
     pub(super) message: String,
     pub(super) site: Site,
 }
@@ -43,7 +43,7 @@ pub(super) fn hear_on_this_thread() {
 }
 
 /// A kernel whose panic ends it, and nobody else.
-pub(super) struct Guarded {
+pub(in crate::backend) struct Guarded {
     pub(super) kernel: SteppedKernel,
     /// Its panic, if that is how it ended.
     pub(super) panicked: Rc<RefCell<Option<Panic>>>,
