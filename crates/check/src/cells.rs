@@ -94,6 +94,11 @@ impl Cell {
         }
     }
 
+    /// Begins again with the value that it has now: whatever comes is ordered after all that was done to it.
+    pub(crate) fn settle(&mut self) {
+        *self = Cell::new(self.signal, self.value());
+    }
+
     pub(crate) fn value(&self) -> i32 {
         self.history.last().map_or(self.initial, |entry| entry.value)
     }

@@ -42,25 +42,31 @@
 
 mod cells;
 mod clock;
+mod detector;
 mod explore;
 mod fault;
+mod machine;
 mod memory;
 mod program;
 mod replay;
 mod run;
 mod schedule;
 mod shadow;
+mod task_fault;
 mod tree;
 mod verdict;
 mod words;
 
 pub use cells::Broken;
+pub use detector::{AgentId, Detector, Moment};
 pub use explore::Bounds;
 pub use fault::{Fault, Misuse, Race, Side, Stuck};
+pub use machine::{Halted, Machine, MachineTask, TaskKernel, cell_of};
 pub use memory::Contents;
 pub use program::{Program, Seat, typed};
 pub use replay::{Replay, Trace};
 pub use schedule::{Schedule, ScheduleError};
+pub use task_fault::{Checked, TaskFault, TaskRace, TaskSide, Unproved, Who};
 pub use verdict::{Proof, Verdict};
 
 use ringwork_isa::Result;

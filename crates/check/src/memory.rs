@@ -46,6 +46,10 @@ impl Memory {
         self.0.insert(segment, Stored { bytes, owner, data });
     }
 
+    pub(crate) fn release(&mut self, segment: Segment) {
+        self.0.remove(&segment);
+    }
+
     /// Whether `rank` may touch these bytes.
     pub(crate) fn is_mapped(&self, rank: u32, segment: Segment, bytes: &Range<u64>) -> bool {
         self.0

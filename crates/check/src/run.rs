@@ -4,16 +4,18 @@
 //! several, is chosen from outside.
 
 mod execute;
+mod open;
 mod operands;
 mod signals;
 
 use crate::cells::{Broken, Cell, Place, Position};
-use crate::clock::Clock;
+use crate::clock::{Agent, Clock};
 use crate::fault::Misuse;
 use crate::memory::Memory;
 use crate::shadow::{Access, Shadow};
 use crate::tree::{NodeId, ROOT, Step, Tree};
 use crate::words::Finding;
+pub(crate) use open::Awaited;
 pub(crate) use operands::signal_of;
 use ringwork_isa::stepped::{Instruction, PacketSource};
 use ringwork_isa::{Compare, Signal, Span, Ticket};
@@ -67,6 +69,8 @@ pub(crate) struct Run {
     under_way: Vec<Vec<UnderWay>>,
     /// Transfers so far of each lane of each rank.
     lanes: Vec<Vec<u32>>,
+    /// The agents of lanes, by rank and lane, where ranks come and go.
+    open_lanes: BTreeMap<(u32, usize), Agent>,
     polls: Vec<Vec<Poll>>,
     /// What was done, in order.
     pub(crate) done: Vec<Done>,
@@ -126,6 +130,7 @@ impl Run {
             cells: BTreeMap::new(),
             under_way: vec![Vec::new(); count],
             lanes: vec![Vec::new(); count],
+            open_lanes: BTreeMap::new(),
             polls: vec![Vec::new(); count],
             done: Vec::new(),
             findings: Vec::new(),

@@ -80,6 +80,24 @@ impl Shadow {
     }
 }
 
+impl Shadow {
+    /// Forgets what was done to these bytes: they are handed out anew.
+    pub(crate) fn forget(&mut self, segment: Segment, bytes: &Range<u64>) {
+        let Some(shades) = self.0.get_mut(&segment) else {
+            return;
+        };
+        let shades = Rc::make_mut(shades);
+        cut(shades, bytes.start);
+        cut(shades, bytes.end);
+        shades.retain(|start, _| !bytes.contains(start));
+    }
+
+    /// Forgets everything: whatever comes is ordered after it.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 impl Shade {
     fn record(&mut self, access: Access) {
         if access.writes {

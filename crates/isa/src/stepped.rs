@@ -115,6 +115,15 @@ impl SteppedCore {
         }
     }
 
+    /// The same core, with another engine in front of its own: one that looks at the instructions and passes them on.
+    #[must_use]
+    pub fn through(&self, front: impl FnOnce(Rc<dyn Engine>) -> Rc<dyn Engine>) -> SteppedCore {
+        SteppedCore {
+            engine: front(self.engine.clone()),
+            ..self.clone()
+        }
+    }
+
     /// Whether every instruction that was made was awaited: to be asked when a kernel has ended.
     ///
     /// # Errors

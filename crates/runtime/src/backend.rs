@@ -1,13 +1,15 @@
 //! The seam between a worker and a platform: memory by number, tasks by chip, events.
 //!
 //! Everything above speaks to a [`Backend`] in the types of this module, and cannot tell processes from a
-//! simulation. To add a platform, implement `Backend` in a file beside [`native`] and [`sim`], and name it in
-//! [`Platform`] and [`launch`]. Of the crate
+//! simulation. To add a platform, implement `Backend` in a file beside [`native`], or a machine that is
+//! [stepped](stepped) as in `sim` and [`check`], and name it in [`Platform`] and [`launch`]. Of the crate
 //! `ringwork-native` a platform needs the [`Interrupter`] only.
 
+pub(crate) mod check;
 pub(crate) mod native;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
+mod stepped;
 
 use crate::config::NodeBuilder;
 use crate::domain::DomainPlan;
@@ -15,11 +17,14 @@ use crate::error::{Error, Result};
 use crate::platform::{Platform, Simulated};
 use crate::timeline::Records;
 use native::{HostSegment, NativeBackend};
-use ringwork_isa::{Rank, Segment, Signal, Site, Task};
+use ringwork_check::{Checked, TaskFault};
+use ringwork_isa::stepped::Instruction;
+use ringwork_isa::{Compare, Dtype, Rank, Segment, Signal, Site, Span, Task};
 pub(crate) use ringwork_layout::Layout;
 pub use ringwork_native::Interrupter;
 use ringwork_registry::UnknownKernel;
 use ringwork_timeline::Timeline;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -66,10 +71,6 @@ impl Members {
 pub(crate) enum Event {
     /// A task ended. `task` is the number that it was submitted with.
     Ran {
-        #[cfg_attr(
-            not(feature = "sim"),
-            expect(dead_code, reason = "only the simulator reads it")
-        )]
         chip: usize,
         task: u64,
         outcome: std::result::Result<(), Failure>,
@@ -78,6 +79,63 @@ pub(crate) enum Event {
     NotMapped { chip: usize, message: String },
     /// The chip is gone.
     Ended { chip: usize, cause: String },
+}
+
+/// What orders the tasks of the graph, by their numbers, for a platform that looks for races.
+#[derive(Clone, Debug)]
+pub(crate) enum Order {
+    /// The host submitted a task. It comes after these, which have ended already.
+    Submitted {
+        task: u64,
+        after: Vec<u64>,
+        /// Signals that it waits for before it starts, and after it has run.
+        when: Vec<(Signal, Compare, i32)>,
+        until: Vec<(Signal, Compare, i32)>,
+    },
+    /// A task comes after another one in the graph, and that has ended.
+    Follows { task: u64, before: u64 },
+    /// A part of a task will be submitted to its chip with this number.
+    Sent { id: u64, task: u64 },
+    /// A closure on the host begins; until it ends the host is that.
+    HostBegins { task: u64, name: String },
+    /// It has ended.
+    HostEnds { task: u64 },
+    /// The host has waited: for all tasks, or until some have ended and there was room.
+    Waited { all: bool },
+    /// These bytes of an arena are handed out anew; tasks that had them before have ended.
+    HandedOut { segment: Segment, bytes: Range<u64> },
+}
+
+/// Bytes of a segment, as the operand of an instruction of the host.
+fn host_span(segment: Segment, at: u64, len: usize) -> Span {
+    Span {
+        segment,
+        base: at,
+        stride: 0,
+        me: Rank(0),
+        rank: Rank(0),
+        ranks: 1,
+        dtype: Dtype::U8,
+        start: 0,
+        len: len as u64,
+    }
+}
+
+/// What a host does that waits for a signal and has seen it, or that only asks.
+fn host_look(signal: Signal, compare: Compare, operand: i32, waits: bool) -> Instruction {
+    if waits {
+        Instruction::Wait {
+            signal,
+            compare,
+            operand,
+        }
+    } else {
+        Instruction::Test {
+            signal,
+            compare,
+            operand,
+        }
+    }
 }
 
 /// How a kernel failed on a chip that lives on.
@@ -124,16 +182,13 @@ pub(crate) struct LastSeen {
 pub(crate) fn launch(
     builder: &mut NodeBuilder,
     plans: &[DomainPlan],
-    #[cfg_attr(
-        not(feature = "sim"),
-        expect(unused_variables, reason = "a chip process knows its own")
-    )]
     own: Segment,
 ) -> Result<Box<dyn Backend>> {
     Ok(match builder.platform.clone() {
         Platform::Native => Box::new(NativeBackend::launch(builder, plans)?),
         #[cfg(feature = "sim")]
-        Platform::Sim(simulation) => Box::new(sim::SimBackend::launch(&simulation, builder, plans, own)?),
+        Platform::Sim(simulation) => Box::new(sim::launch(&simulation, builder, plans, own)?),
+        Platform::Check(checking) => Box::new(check::launch(&checking, builder, plans, own)?),
     })
 }
 
@@ -165,6 +220,10 @@ pub(crate) trait Backend: Send {
     fn read(&self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool;
     /// A signal's value now, with everything before the notify that gave it; `None` if there is none.
     fn peek(&self, signal: &Signal) -> Option<i32>;
+    /// Whether a signal compares so now, for a host that waits for that, or that only asks; `None` if there is none.
+    fn holds(&self, signal: &Signal, (compare, operand): (Compare, i32), _waits: bool) -> Option<bool> {
+        self.peek(signal).map(|value| compare.holds(value, operand))
+    }
     /// Sets a signal from outside, after everything written before; false if there is none.
     fn notify(&self, signal: &Signal, value: i32) -> bool;
     /// Names the signals that the host waits for. Returns whether a wait ends when one of them changes; a virtual
@@ -219,6 +278,20 @@ pub(crate) trait Backend: Send {
     }
     /// What ran where and when, if the platform itself keeps it.
     fn timeline(&self) -> Option<Timeline> {
+        None
+    }
+    /// Whether it wants to [hear](Backend::hear) what orders the tasks of the graph.
+    fn is_told(&self) -> bool {
+        false
+    }
+    /// Hears what orders the tasks of the graph, in the order in which it comes about.
+    fn hear(&mut self, _order: Order) {}
+    /// Races and misused signals that were found since this was last asked.
+    fn take_faults(&mut self) -> Vec<TaskFault> {
+        Vec::new()
+    }
+    /// What was checked; `None` where nothing is.
+    fn checked(&self) -> Option<Checked> {
         None
     }
 }

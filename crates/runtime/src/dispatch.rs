@@ -10,7 +10,7 @@
 //! # Invariants
 //! - **DISP-1 (as sent).** What a chip is sent, it runs in the order it was sent.
 
-use crate::backend::Event;
+use crate::backend::{Event, Order};
 use crate::error::{Cause, Error};
 use crate::node::State;
 use crate::task_binding::{BoundTask, Parts, signal_id};
@@ -123,6 +123,8 @@ impl State {
         };
         self.in_flight.under_way.insert(id, sent);
         self.history.sent(task.sequence());
+        let task = task.sequence();
+        self.tell(Order::Sent { id, task });
         if self.in_flight.unsent.waits_for(chip) || !self.send(id) {
             self.in_flight.unsent.0.push((chip, id));
         }
@@ -183,6 +185,7 @@ impl State {
             None => {
                 let waiting = self.engine.successors(sent.task).map(TaskId::sequence);
                 self.history.waited_for(sent.task.sequence(), waiting);
+                self.tell_ended(sent.task);
                 self.engine.complete(sent.task, on)
             }
             Some(cause) => {

@@ -2,6 +2,7 @@
 
 use crate::backend::Failure;
 use crate::timeline::Recent;
+use ringwork_check::TaskFault;
 use ringwork_isa::{Device, Dtype};
 use std::fmt;
 use std::time::Duration;
@@ -40,6 +41,14 @@ pub enum Error {
     #[cfg(feature = "sim")]
     #[error("{0}")]
     Machine(#[from] Box<ringwork_sim::yaml::ConfigError>),
+    /// The platform looks for races and misused signals, and has found some in a run.
+    #[error("{worker}: {}", listed(faults))]
+    Faults {
+        /// The worker's name.
+        worker: String,
+        /// What is wrong, each once for a pair of lines.
+        faults: Vec<TaskFault>,
+    },
     /// A host closure failed.
     #[error("{worker}, host closure `{name}`: {message}")]
     Host {
@@ -231,6 +240,12 @@ pub enum Error {
     Closed,
 }
 
+/// Faults, one below the other.
+fn listed(faults: &[TaskFault]) -> String {
+    let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    texts.join("\n")
+}
+
 /// The tasks that were lost with a failure, as a person reads it.
 fn also(cancelled: &[String]) -> String {
     match cancelled {
@@ -322,6 +337,7 @@ impl Error {
         matches!(
             self,
             Error::Task(_)
+                | Error::Faults { .. }
                 | Error::Host { .. }
                 | Error::Overdue { .. }
                 | Error::Stalled { .. }

@@ -7,7 +7,7 @@
 //! - **HOST-1 (unlocked).** Closures run, and are dropped, while the node is not locked: they may use it.
 //! - **HOST-2 (waited for).** A closure that has begun is waited for, whatever becomes of the run.
 
-use crate::backend::Waiter;
+use crate::backend::{Order, Waiter};
 use crate::error::{Error, Result};
 use crate::node::{Shared, State};
 use ringwork_engine::{Executor, TaskId};
@@ -154,9 +154,15 @@ impl Shared {
 
     fn take_here(&self, turn: Turn) {
         let me = std::thread::current().id();
-        self.lock().host_threads.push(me);
+        let (task, mut state) = (turn.task.sequence(), self.lock());
+        state.host_threads.push(me);
+        let work = state.engine.payload(turn.task);
+        let name = work.map_or_else(String::new, ToString::to_string);
+        state.tell(Order::HostBegins { task, name });
+        drop(state);
         let ended = turn.take();
         let mut state = self.lock();
+        state.tell(Order::HostEnds { task });
         state.host_threads.retain(|thread| *thread != me);
         state.host_task_ended(ended);
     }
@@ -209,6 +215,7 @@ impl State {
             Ok(()) => {
                 let waiting = self.engine.successors(task).map(TaskId::sequence);
                 self.history.waited_for(task.sequence(), waiting);
+                self.tell_ended(task);
                 self.engine.complete(task, on)
             }
             Err(error) => {

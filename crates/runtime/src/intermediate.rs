@@ -3,7 +3,7 @@
 //! A handle names a segment that no chip has; submitting a task turns it into a place in the chip's ring. So a
 //! handle that outlives its scope names nothing, and can never be somebody else's memory.
 
-use crate::backend::{Layout, Members, SegmentPlan};
+use crate::backend::{Layout, Members, Order, SegmentPlan};
 use crate::error::{Error, Result};
 use crate::handle_ops;
 use crate::node::{Shared, State};
@@ -92,6 +92,7 @@ pub(crate) fn allocate<T: Element>(node: &Shared, device: Device, count: usize) 
         }
         drop(state);
         node.advance(&mut progress);
+        node.lock().tell(Order::Waited { all: false });
     }
 }
 
@@ -122,6 +123,11 @@ impl State {
             base: layout.data_offset() + offset,
         };
         self.intermediates.insert(segment, placed);
+        let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
+        self.tell(Order::HandedOut {
+            segment: placed.ring,
+            bytes: placed.base..placed.base.saturating_add(bytes),
+        });
         if let Some(scope) = self.scopes.last_mut() {
             scope.push(segment);
         }

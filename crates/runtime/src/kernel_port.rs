@@ -213,7 +213,7 @@ impl<T: Element> KernelPort<T> {
         let failed = state.run_is_over();
         let free = self
             .inner
-            .look(&mut state, self.sent, PortCell::RequestsFreed, needed)?;
+            .look(&mut state, self.sent, (PortCell::RequestsFreed, needed), false)?;
         if !free && failed {
             return Err(self.inner.dead(&state));
         }
@@ -248,7 +248,7 @@ impl<T: Element> KernelPort<T> {
         let over = state.unused(self.inner.domain.segment()) || state.run_is_over();
         let there = self
             .inner
-            .look(&mut state, self.sent, PortCell::ResponsesSent, needed)?;
+            .look(&mut state, self.sent, (PortCell::ResponsesSent, needed), false)?;
         if !there && over {
             return Err(self.inner.dead(&state));
         }
@@ -323,14 +323,22 @@ impl<T: Element> Inner<T> {
     }
 
     /// Whether a signal of the kernel's has got so far; an error if it never will (KPT-1).
-    fn look(&self, state: &mut State, sent: i32, cell: PortCell, needed: i32) -> Result<bool> {
+    fn look(
+        &self,
+        state: &mut State,
+        sent: i32,
+        (cell, needed): (PortCell, i32),
+        waits: bool,
+    ) -> Result<bool> {
         state.usable(self.domain.segment())?;
         let mine = self.cell(PortCell::RequestsSent)?;
         if state.backend.peek(&mine) != Some(sent) {
             return Err(self.dead_because(state, "its signals were made fresh after a failed run"));
         }
-        let value = state.backend.peek(&self.cell(cell)?);
-        Ok(value.is_some_and(|value| Compare::Ge.holds(value, needed)))
+        let holds = state
+            .backend
+            .holds(&self.cell(cell)?, (Compare::Ge, needed), waits);
+        Ok(holds.unwrap_or(false))
     }
 
     /// Waits for a signal of the kernel's, while the graph moves.
@@ -344,7 +352,7 @@ impl<T: Element> Inner<T> {
             // A run that has failed starts no more tasks, and the one at the other end may not have been started.
             let ended = over || state.unused(self.domain.segment()) || state.run_is_over();
             let looks = !state.backend.moving();
-            if looks && self.look(&mut state, sent, cell, needed)? {
+            if looks && self.look(&mut state, sent, (cell, needed), true)? {
                 return Ok(());
             }
             if ended && looks {

@@ -14,6 +14,7 @@ mod dispatch;
 mod domain;
 mod error;
 mod failures;
+mod graph_order;
 mod handle_ops;
 mod host_tasks;
 mod intermediate;
@@ -49,8 +50,9 @@ pub use orchestrator::Orchestrator;
 pub use per_chip::PerChip;
 #[cfg(feature = "sim")]
 pub use platform::Simulation;
-pub use platform::{Clock, Platform, Simulated};
+pub use platform::{Checking, Clock, Platform, Simulated};
 pub use pod::{Pod, PodDomain, PodOrchestrator, PodTensor, Worker};
+pub use ringwork_check::{Checked, TaskFault};
 pub use ringwork_engine as engine;
 pub use ringwork_engine::TaskId;
 pub use ringwork_isa::{Device, Level, Rank};

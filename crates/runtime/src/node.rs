@@ -7,6 +7,7 @@ use crate::dispatch::InFlight;
 use crate::domain::{Domain, DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result, Stopped};
 use crate::failures::Failures;
+use crate::graph_order::GraphRecord;
 use crate::host_tasks::{Closures, Reports, SUB_WORKERS};
 use crate::intermediate::Placed;
 use crate::orchestrator::Orchestrator;
@@ -75,6 +76,8 @@ pub(crate) struct State {
     pub(crate) in_flight: InFlight,
     pub(crate) failures: Failures,
     pub(crate) history: TaskHistory,
+    /// What tasks touch, for a platform that is told of the graph.
+    pub(crate) order: GraphRecord,
     /// Signals that tasks wait for, and how many do.
     pub(crate) signals: BTreeMap<SignalId, (Signal, usize)>,
     /// Threads that run host tasks.
@@ -128,6 +131,7 @@ impl Node {
             in_flight: InFlight::default(),
             failures: Failures::default(),
             history,
+            order: GraphRecord::default(),
             signals: BTreeMap::new(),
             host_threads: Vec::new(),
             finished: Reports::default(),

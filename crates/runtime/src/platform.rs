@@ -1,10 +1,11 @@
-//! Where a node's chips are: processes of this host, or a machine that is only described.
+//! Where a node's chips are: processes of this host, a machine that is only described, or a checker.
 
 use crate::backend::Layout;
 use crate::error::Result;
 use crate::node::Shared;
 use crate::timeline::{self, Part};
-use ringwork_isa::{MAX_RANKS, Segment};
+use ringwork_check::Checked;
+use ringwork_isa::{Device, MAX_RANKS, Segment};
 #[cfg(feature = "sim")]
 use ringwork_sim::Topology;
 use ringwork_timeline::{Load, Timeline};
@@ -21,6 +22,9 @@ pub enum Platform {
     /// A described machine; data and time are computed in the same run.
     #[cfg(feature = "sim")]
     Sim(Simulation),
+    /// No machine and no time: every access is looked at, so that a run proves that there is no race, deadlock or misused
+    /// signal, or says where it is. See [`Checking`].
+    Check(Checking),
 }
 
 impl Platform {
@@ -28,7 +32,7 @@ impl Platform {
     #[must_use]
     pub fn max_ranks(&self) -> u32 {
         match self {
-            Platform::Native => MAX_RANKS,
+            Platform::Native | Platform::Check(_) => MAX_RANKS,
             #[cfg(feature = "sim")]
             Platform::Sim(simulation) => simulation.topology.ranks(),
         }
@@ -46,6 +50,7 @@ impl Platform {
             Platform::Native => Layout::windows(segment, ranks, signals, data_bytes)?,
             #[cfg(feature = "sim")]
             Platform::Sim(_) => Layout::described(segment, ranks, signals, data_bytes)?,
+            Platform::Check(_) => Layout::described(segment, ranks, signals, data_bytes)?,
         })
     }
 }
@@ -65,6 +70,7 @@ impl Platform {
 pub struct Simulation {
     pub(crate) topology: Arc<Topology>,
     pub(crate) trace: bool,
+    pub(crate) races: bool,
 }
 
 #[cfg(feature = "sim")]
@@ -75,6 +81,7 @@ impl Simulation {
         Simulation {
             topology: Arc::new(topology),
             trace: false,
+            races: false,
         }
     }
 
@@ -84,11 +91,84 @@ impl Simulation {
         &self.topology
     }
 
+    /// Looks for races while it simulates: a run in which there is one ends with [`Error::Faults`](crate::Error::Faults). Times
+    /// are the same with it.
+    #[must_use]
+    pub fn races(mut self, look: bool) -> Simulation {
+        self.races = look;
+        self
+    }
+
     /// Keeps what ran where and when, for [`Clock::timeline`].
     #[must_use]
     pub fn trace(mut self, keep: bool) -> Simulation {
         self.trace = keep;
         self
+    }
+}
+
+/// How a run is checked: how far, and which chips are made to die.
+///
+/// The chips of a checked node are not processes, and time does not pass on them. A run does what it does anywhere, in one
+/// schedule; and of every access to memory it is known which others are ordered with it: by signals, by the edges of the task
+/// graph, or because the host waited. What the scheduler merely happened to do one after the other is not ordered. A race or a
+/// misused signal ends the run with [`Error::Faults`](crate::Error::Faults), and a deadlock with the lines that wait.
+///
+/// If nothing is found, and every signal is used such that one schedule stands for all, [`Clock::checked`] says that it is
+/// proved.
+///
+/// ```
+/// use ringwork_runtime::{Checking, Node, Platform};
+///
+/// let node = Node::builder().devices(0..2).platform(Platform::Check(Checking::new())).launch()?;
+/// node.run(|_| Ok(()))?;
+/// assert!(node.clock().checked().is_some_and(|checked| checked.is_proved()));
+/// # Ok::<(), ringwork_runtime::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checking {
+    pub(crate) instructions: u64,
+    pub(crate) deaths: Vec<(Device, u64)>,
+    pub(crate) tells_at_once: bool,
+}
+
+impl Default for Checking {
+    fn default() -> Checking {
+        Checking {
+            instructions: 50_000_000,
+            deaths: Vec::new(),
+            tells_at_once: false,
+        }
+    }
+}
+
+impl Checking {
+    /// Up to 50 million instructions, and nobody dies.
+    #[must_use]
+    pub fn new() -> Checking {
+        Checking::default()
+    }
+
+    /// Does so many instructions at most. A run that comes to that bound fails, and is not proved.
+    #[must_use]
+    pub fn instructions(self, instructions: u64) -> Checking {
+        Checking { instructions, ..self }
+    }
+
+    /// Lets a chip die before its instruction of this number, from 0. The others are told when they can do nothing else.
+    #[must_use]
+    pub fn let_die(mut self, device: Device, instruction: u64) -> Checking {
+        self.deaths.push((device, instruction));
+        self
+    }
+
+    /// Tells the others of a death at once.
+    #[must_use]
+    pub fn tell_at_once(self) -> Checking {
+        Checking {
+            tells_at_once: true,
+            ..self
+        }
     }
 }
 
@@ -118,6 +198,12 @@ impl Clock {
     #[must_use]
     pub fn simulated(&self) -> Option<Simulated> {
         self.node.lock().backend.simulated()
+    }
+
+    /// What was checked so far, also after the node was closed; `None` where nothing is.
+    #[must_use]
+    pub fn checked(&self) -> Option<Checked> {
+        self.node.lock().backend.checked()
     }
 
     /// What ran where and when so far, as far back as it is remembered; `None` if it is not recorded. Chips that are

@@ -46,7 +46,10 @@ impl Shared {
         // A host that waits for its tasks sends nothing to their ports.
         self.lock().attend(false);
         while !self.advance(&mut progress) {}
-        let settled = self.lock().end_run_with_outcome();
+        let mut state = self.lock();
+        state.tell_waited_for_all();
+        let settled = state.end_run_with_outcome();
+        drop(state);
         // Of tasks that were cancelled.
         drop(self.take_closures());
         settled
@@ -143,6 +146,12 @@ impl State {
         let root = self.take_root_cause();
         if root.is_some() || interrupted || abandoned {
             self.reset_domains();
+        }
+        // A race explains whatever else went wrong.
+        let faults = self.backend.take_faults();
+        if !faults.is_empty() && !interrupted {
+            let worker = self.name.clone();
+            return Err(Error::Faults { worker, faults });
         }
         match root {
             _ if interrupted => Err(Error::Interrupted),

@@ -1,5 +1,6 @@
 //! Submission: how a task gets into the graph of a node, with its conditions, its memory and where it runs.
 
+use crate::backend::Order;
 use crate::error::{Error, Result};
 use crate::host_tasks::Closure;
 use crate::node::{CHIP, HOST, State};
@@ -183,6 +184,7 @@ impl Orchestrator<'_> {
                     if let Some(closure) = closure {
                         self.node.keep_closure(task, closure);
                     }
+                    state.tell_submitted(task, spec, &self.conditions);
                     state.accepted(&kept);
                     // A simulated worker runs closures while it waits, on this thread.
                     if self.node.waiter.is_some() && !state.in_flight.hosts.is_empty() {
@@ -196,6 +198,7 @@ impl Orchestrator<'_> {
             }
             drop(state);
             self.node.advance(progress.get_or_insert_with(Progress::new));
+            self.node.lock().tell(Order::Waited { all: false });
         }
     }
 }

@@ -130,7 +130,12 @@ impl Run {
         }
         lanes[lane] += 1;
         let time = lanes[lane];
-        let agent: Agent = by.rank + self.ranks * u32::try_from(lane + 1).unwrap_or(u32::MAX);
+        let fixed = || by.rank + self.ranks * u32::try_from(lane + 1).unwrap_or(u32::MAX);
+        let agent: Agent = self
+            .open_lanes
+            .get(&(by.rank, lane))
+            .copied()
+            .unwrap_or_else(fixed);
         let ticket = Ticket(u64::from(time) << 16 | lane as u64);
         let mut clock = self.clocks[rank].clone();
         clock.set(agent, time);

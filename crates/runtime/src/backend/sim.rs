@@ -1,395 +1,275 @@
-//! The simulated backend: chips of a described machine, in virtual time.
-//!
-//! The machine lives on a thread of its own, because kernels on it are not `Send`; the host asks it things
-//! and waits for the answer. **Time passes only while the host waits**: whatever is submitted before starts
-//! at the same virtual moment, however long the host took to submit it. So the same program gives the same
-//! times, to the picosecond, on a busy host and on an idle one. The host hears of everything at the virtual moment
-//! when it happens, and time goes on only when it has done what follows from it.
-//!
-//! # Invariants
-//! - **SMN-1 (one at a time).** A chip runs its tasks one after the other, in the order they were submitted.
-//! - **SMN-2 (told first).** When a task fails, the domains it uses are given up at that virtual moment.
-//! - **SMN-3 (no hang).** A deadlock is reported when nothing can happen any more, not even by the host: it may yet
-//!   notify a domain that it attends to. A kernel that never comes
-//!   back to its core keeps the thread; the host notices that nothing moves, and leaves it behind.
-//! - **SMN-4 (seen at once).** Time stops when a task ends and when a signal changes that the host waits for. While
-//!   time passes the host looks at nothing: neither ends nor signals.
+//! The simulated machine of a node: chips of a described machine, in virtual time.
 
-use super::{Backend, Event, Interrupter, LastSeen, Members, SegmentPlan};
+use super::stepped::{
+    GraphOrder, Made, Starts, SteppedBackend, SteppedError, SteppedMachine, Stuck, StuckOn,
+};
+use super::{Layout, SegmentPlan};
 use crate::config::NodeBuilder;
 use crate::domain::DomainPlan;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::platform::{Simulated, Simulation};
-use ringwork_isa::{Device, Rank, Segment, Signal, Task};
+use races::Racing;
+use ringwork_check::{AgentId, Detector};
+use ringwork_isa::stepped::{Instruction, Payload, SteppedCore};
+use ringwork_isa::{Compare, Notify, Rank, Segment, Signal};
+use ringwork_sim::{Machine, Options, SegmentSpec, SimError, TaskId};
 use ringwork_timeline::Timeline;
-use sim_thread::SimThread;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::cell::RefCell;
+use std::rc::Rc;
 
-mod graph;
-mod panics;
-mod sim_thread;
-
-/// Something for the thread to do with its thread.
-type Command = Box<dyn FnOnce(&mut SimThread) + Send>;
-
-/// How long the thread gets to end when asked.
-const GRACE: Duration = Duration::from_millis(500);
-
-/// How long an interrupted machine goes on per look, so that kernels hear of it.
-const INTERRUPTED_TURN: Duration = Duration::from_millis(20);
-
-/// What host and thread both see.
-#[derive(Debug)]
-pub(crate) struct Board {
-    events: Mutex<Vec<Event>>,
-    /// Somebody wants to ask something: a run should give way.
-    attention: AtomicBool,
-    /// Grows while the machine moves.
-    turns: AtomicU64,
-    interrupter: Interrupter,
-}
-
-impl Board {
-    fn events(&self) -> MutexGuard<'_, Vec<Event>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn post(&self, event: Event) {
-        self.events().push(event);
-    }
-}
+mod races;
 
 /// What a simulated machine could not do.
 #[derive(Debug, thiserror::Error)]
-enum SimBackendError {
-    #[error("starting the simulator's thread: {0}")]
-    NoThread(std::io::Error),
-    #[error("the simulated machine did not answer within {limit_ms} ms")]
-    Silent { limit_ms: u128 },
-    #[error("{what} needs {need_bytes} bytes of memory and {have_bytes} are free; ask for less or free some")]
-    OutOfMemory {
-        what: String,
-        need_bytes: u64,
-        have_bytes: u64,
-    },
-    #[error(transparent)]
-    Machine(ringwork_sim::SimError),
-}
+#[error(transparent)]
+struct MachineError(SimError);
 
-impl From<SimBackendError> for Error {
-    fn from(error: SimBackendError) -> Error {
-        Error::Platform(Box::new(error))
-    }
-}
-
-/// Chips of a machine that is only described.
-#[derive(Debug)]
-pub(crate) struct SimBackend {
-    commands: Option<Sender<Command>>,
-    board: Arc<Board>,
-    /// Answers when the run that was asked for gives way.
-    running: Option<Receiver<()>>,
-    /// Closed when the thread has ended.
-    gone: Receiver<()>,
-    devices: Vec<Device>,
-    ends: Vec<Option<String>>,
-    /// Signals that the host waits for.
-    watched: Vec<Signal>,
-    /// A kernel keeps the thread, and is not waited for any more.
-    lost: bool,
-    limit: Duration,
-}
-
-impl SimBackend {
-    /// A machine at time 0, with the domains of `plans` and their data. The node's devices are ranks of its topology.
-    /// Each may use one segment for its own graphs, from `own` on.
-    pub(super) fn launch(
-        simulation: &Simulation,
-        builder: &NodeBuilder,
-        plans: &[DomainPlan],
-        own: Segment,
-    ) -> Result<SimBackend> {
-        let mut backend = SimBackend::start(simulation, &builder.devices, own, builder.wait_limit)?;
-        for (spec, plan) in builder.domains.iter().zip(plans) {
-            backend.create(&plan.segment)?;
-            // The plan was checked against the data, so it fits.
-            spec.for_each_staged(plan, |rank, offset, bytes| {
-                let _ = backend.write(plan.segment.layout.segment, rank, offset, bytes);
-            });
-        }
-        Ok(backend)
-    }
-
-    /// Starts the simulator's thread. A machine that does not answer for `limit` is given up.
-    fn start(
-        simulation: &Simulation,
-        devices: &[Device],
-        own: Segment,
-        limit: Duration,
-    ) -> Result<SimBackend> {
-        let board = Arc::new(Board {
-            events: Mutex::default(),
-            attention: AtomicBool::new(false),
-            turns: AtomicU64::new(0),
-            interrupter: Interrupter::new()?,
-        });
-        let (commands, inbox) = channel::<Command>();
-        let (alive, gone) = channel::<()>();
-        let (simulation, ranks, thread_board) = (
-            simulation.clone(),
-            devices.iter().map(|device| device.0).collect::<Vec<_>>(),
-            board.clone(),
-        );
-        let thread = std::thread::Builder::new().name("ringwork-sim".into());
-        let spawned = thread.spawn(move || {
-            let _alive = alive;
-            panics::hear_on_this_thread();
-            let mut thread = SimThread::new(&simulation, ranks, own, thread_board);
-            while let Ok(command) = inbox.recv() {
-                command(&mut thread);
-            }
-        });
-        spawned.map_err(SimBackendError::NoThread)?;
-        Ok(SimBackend {
-            commands: Some(commands),
-            board,
-            running: None,
-            gone,
-            devices: devices.to_vec(),
-            ends: vec![None; devices.len()],
-            watched: Vec::new(),
-            lost: false,
-            limit,
-        })
-    }
-
-    fn send(&self, command: impl FnOnce(&mut SimThread) + Send + 'static) -> bool {
-        let sent = self.commands.as_ref().map(|to| to.send(Box::new(command)));
-        matches!(sent, Some(Ok(())))
-    }
-
-    /// Asks the thread something; `None` if it is gone or does not answer.
-    fn ask<R: Send + 'static>(
-        &self,
-        question: impl FnOnce(&mut SimThread) -> R + Send + 'static,
-    ) -> Option<R> {
-        if self.lost {
-            return None;
-        }
-        let (reply, answer) = channel();
-        self.board.attention.store(true, Ordering::Relaxed);
-        // The host may have stopped waiting by the time there is an answer.
-        self.send(move |thread| {
-            let _ = reply.send(question(thread));
-        });
-        let answer = answer.recv_timeout(self.limit).ok();
-        self.board.attention.store(false, Ordering::Relaxed);
-        answer
-    }
-
-    /// Lets time pass until something has happened or until `deadline`, and waits for that.
-    fn advance(&mut self, deadline: Instant) {
-        if self.running.is_none() {
-            let (reply, answer) = channel();
-            let asked = self.send(move |thread| {
-                thread.run(deadline);
-                let _ = reply.send(());
-            });
-            if !asked {
-                return;
-            }
-            self.running = Some(answer);
-        }
-        self.hear(deadline.saturating_duration_since(Instant::now()));
-    }
-
-    /// Waits for as long until the run that was asked for gives way.
-    fn hear(&mut self, patience: Duration) {
-        let Some(answer) = &self.running else { return };
-        match answer.recv_timeout(patience) {
-            Ok(()) => self.running = None,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                self.running = None;
-                self.all_ended("the simulator's thread ended; this is a bug of ours");
-            }
-        }
-    }
-
-    fn all_ended(&mut self, cause: &str) {
-        for (chip, end) in self.ends.iter_mut().enumerate() {
-            if end.is_none() {
-                *end = Some(cause.to_owned());
-                let cause = cause.to_owned();
-                self.board.post(Event::Ended { chip, cause });
-            }
-        }
-    }
-
-    fn silent(&self) -> Error {
-        let limit_ms = self.limit.as_millis();
-        SimBackendError::Silent { limit_ms }.into()
-    }
-}
-
-impl Backend for SimBackend {
-    fn create(&mut self, plan: &SegmentPlan) -> Result<()> {
-        let plan = plan.clone();
-        self.ask(move |thread| thread.create(&plan))
-            .unwrap_or_else(|| Err(self.silent()))
-    }
-
-    fn release(&mut self, segment: Segment, _: &[usize]) {
-        self.send(move |thread| thread.release(segment));
-    }
-
-    fn write(&self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> bool {
-        let bytes = bytes.to_vec();
-        self.ask(move |thread| thread.write(segment, rank, offset, &bytes))
-            .unwrap_or(false)
-    }
-
-    fn read(&self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool {
-        let len = bytes.len();
-        match self.ask(move |thread| thread.read(segment, rank, offset, len)) {
-            Some(Some(read)) => {
-                bytes.copy_from_slice(&read);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    fn peek(&self, signal: &Signal) -> Option<i32> {
-        let signal = *signal;
-        self.ask(move |thread| thread.peek(&signal))?
-    }
-
-    fn notify(&self, signal: &Signal, value: i32) -> bool {
-        let signal = *signal;
-        self.ask(move |thread| thread.notify(&signal, value))
-            .unwrap_or(false)
-    }
-
-    fn watch(&mut self, signals: &[Signal]) -> bool {
-        if self.watched != signals {
-            self.watched = signals.to_vec();
-            let signals = self.watched.clone();
-            self.send(move |thread| thread.watch(&signals));
-        }
-        true
-    }
-
-    fn settle(&mut self) -> bool {
-        self.ask(|thread| thread.settle()).unwrap_or(false)
-    }
-
-    fn moving(&self) -> bool {
-        self.running.is_some() && !self.lost
-    }
-
-    fn attend(&mut self, segment: Segment, attended: bool) {
-        self.ask(move |thread| thread.attend(segment, attended));
-    }
-
-    fn abort(&mut self, segment: Segment, reason: &str) {
-        let reason = reason.to_owned();
-        self.ask(move |thread| thread.abort(segment, &reason));
-    }
-
-    fn reset(&mut self, segment: Segment, members: &Members) {
-        if members.chips.iter().all(|chip| self.ends[*chip].is_none()) {
-            self.ask(move |thread| thread.reset(segment));
-        }
-    }
-
-    fn submit(&mut self, chip: usize, id: u64, task: &Task) -> Result<bool> {
-        if let Some(cause) = &self.ends[chip] {
-            return Err(Error::Gone {
-                device: self.devices[chip],
-                cause: cause.clone(),
-            });
-        }
-        let task = task.clone();
-        self.send(move |thread| thread.submit(chip, id, task));
-        Ok(true)
-    }
-
-    fn events(&mut self) -> Vec<Event> {
-        if self.interrupted() && self.board.events().is_empty() {
-            self.advance(Instant::now() + INTERRUPTED_TURN);
-        }
-        if self.moving() {
-            self.hear(Duration::ZERO);
-        }
-        if self.moving() {
-            return Vec::new();
-        }
-        let mut events = std::mem::take(&mut *self.board.events());
-        // What a chip that was ended still says is not heard.
-        events.retain(|event| match event {
-            Event::Ran { chip, .. } | Event::NotMapped { chip, .. } => self.ends[*chip].is_none(),
-            Event::Ended { .. } => true,
-        });
-        events
-    }
-
-    fn wait(&mut self, deadline: Option<Instant>) -> bool {
-        if (self.moving() || self.board.events().is_empty()) && !self.interrupted() {
-            self.advance(deadline.unwrap_or_else(|| Instant::now() + self.limit));
-        }
-        !self.board.events().is_empty()
-    }
-
-    fn interrupted(&self) -> bool {
-        self.board.interrupter.is_interrupted()
-    }
-
-    fn interrupter(&self) -> Interrupter {
-        self.board.interrupter.clone()
-    }
-
-    fn end(&self, chip: usize) -> Option<String> {
-        self.ends[chip].clone()
-    }
-
-    fn last_seen(&self, chip: usize) -> LastSeen {
-        // A chip may rightly wait for as long as any other moves. One that keeps the thread cannot be asked.
-        let count = self.board.turns.load(Ordering::Relaxed);
-        let what = if self.running.is_some() {
-            "a kernel that has not come back to its core".into()
-        } else {
-            self.ask(move |thread| thread.doing(chip)).unwrap_or_default()
+/// Starts the simulator. The node's devices are ranks of its topology.
+pub(super) fn launch(
+    simulation: &Simulation,
+    builder: &NodeBuilder,
+    plans: &[DomainPlan],
+    own: Segment,
+) -> Result<SteppedBackend<SimMachine>> {
+    let (simulation, chips) = (simulation.clone(), builder.devices.len());
+    let make = move || {
+        let options = Options {
+            trace: simulation.trace,
+            ..Options::default()
         };
-        LastSeen { count, what }
-    }
-
-    fn pid(&self, chip: usize) -> Option<u32> {
-        self.ends[chip].is_none().then(std::process::id)
-    }
-
-    fn kill(&mut self, chip: usize) {
-        self.ends[chip].get_or_insert_with(|| "it made no progress and was given up".into());
-        self.lost |= self.running.is_some();
-    }
-
-    fn close(&mut self) {
-        self.board.interrupter.interrupt();
-        self.commands = None;
-        // One that a kernel keeps is left behind: a thread cannot be ended from outside.
-        if !self.lost {
-            let _ = self.gone.recv_timeout(GRACE);
+        let detector = simulation.races.then(|| Rc::new(RefCell::new(Detector::new())));
+        let chips = u32::try_from(chips).unwrap_or(u32::MAX);
+        let order = detector.clone().map(|detector| GraphOrder::new(detector, chips));
+        let machine = SimMachine {
+            machine: Machine::new(&simulation.topology, options),
+            detector,
+            topology: simulation.topology.name.clone(),
+            traced: simulation.trace,
+        };
+        Made {
+            machine,
+            order,
+            tells_deaths_at_once: false,
         }
+    };
+    SteppedBackend::launch("simulated machine", make, builder, plans, own)
+}
+
+/// See the [module](self).
+#[derive(Clone)]
+pub(super) struct SimMachine {
+    machine: Machine,
+    /// Who looks for races, if anybody does.
+    detector: Option<Rc<RefCell<Detector>>>,
+    topology: String,
+    traced: bool,
+}
+
+impl SimMachine {
+    /// The host does something, for the detector.
+    fn by_host(&self, host: Option<AgentId>, instruction: &Instruction) {
+        if let (Some(detector), Some(host)) = (&self.detector, host) {
+            // Without memory there is nothing to refuse.
+            let _ = detector.borrow_mut().perform(host, instruction, None);
+        }
+    }
+
+    /// A core whose instructions the detector sees.
+    fn core(&self, agent: Option<AgentId>, core: SteppedCore) -> SteppedCore {
+        match (&self.detector, agent) {
+            (Some(detector), Some(agent)) => Racing::core(&core, agent, detector.clone()),
+            _ => core,
+        }
+    }
+}
+
+impl SteppedMachine for SimMachine {
+    type Task = TaskId;
+
+    fn define(&self, plan: &SegmentPlan, ranks: Vec<u32>) -> Result<()> {
+        let spec = SegmentSpec {
+            segment: plan.layout.segment,
+            members: ranks,
+            bytes: plan.layout.bytes(),
+            memory: 0,
+        };
+        self.machine.define(spec).map_err(|error| match error {
+            SimError::OutOfMemory {
+                memory,
+                rank,
+                capacity,
+                needed,
+            } => SteppedError::OutOfMemory {
+                what: format!("{}, with what is in {memory} of chip {rank} already,", plan.what),
+                need_bytes: needed,
+                have_bytes: capacity,
+            }
+            .into(),
+            other => crate::Error::Platform(Box::new(MachineError(other))),
+        })?;
+        if let Some(detector) = &self.detector {
+            let (segment, bytes) = (plan.layout.segment, plan.layout.bytes());
+            detector.borrow_mut().define(segment, &*plan.what, None, bytes);
+        }
+        Ok(())
+    }
+
+    fn define_scratch(&self, segment: Segment, rank: u32, bytes: u64) -> std::result::Result<(), String> {
+        let spec = SegmentSpec {
+            segment,
+            members: vec![rank],
+            bytes,
+            memory: 0,
+        };
+        if let Some(detector) = &self.detector {
+            let what = format!("the intermediates of chip {rank}'s graph");
+            detector.borrow_mut().define(segment, what, Some(rank), bytes);
+        }
+        self.machine.define(spec).map_err(|error| error.to_string())
+    }
+
+    fn release(&self, segment: Segment) {
+        self.machine.release(segment);
+        if let Some(detector) = &self.detector {
+            detector.borrow_mut().release(segment);
+        }
+    }
+
+    fn write(&self, host: Option<AgentId>, segment: Segment, at: u64, bytes: &[u8]) -> bool {
+        let dst = super::host_span(segment, at, bytes.len());
+        let data = Payload::Hollow;
+        self.by_host(host, &Instruction::Store { dst, data });
+        self.machine.write(segment, at, bytes).is_ok()
+    }
+
+    fn read(&self, host: Option<AgentId>, segment: Segment, at: u64, len: usize) -> Option<Vec<u8>> {
+        let src = super::host_span(segment, at, len);
+        self.by_host(host, &Instruction::Load { src });
+        self.machine.read(segment, at, len).ok()
+    }
+
+    fn value(&self, signal: &Signal) -> Option<i32> {
+        let bytes = self.machine.read(signal.segment(), signal.offset()?, 4).ok()?;
+        Some(i32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    fn holds(
+        &self,
+        host: Option<AgentId>,
+        signal: &Signal,
+        (compare, operand): (Compare, i32),
+        waits: bool,
+    ) -> Option<bool> {
+        let holds = self.value(signal).map(|value| compare.holds(value, operand))?;
+        if holds {
+            let signal = *signal;
+            self.by_host(host, &super::host_look(signal, compare, operand, waits));
+        }
+        Some(holds)
+    }
+
+    fn notify(&self, host: Option<AgentId>, signal: &Signal, value: i32) -> bool {
+        let how = Notify::Set(value);
+        self.by_host(host, &Instruction::Notify { signal: *signal, how });
+        let offset = signal.offset();
+        offset.is_some_and(|offset| self.machine.notify(signal.segment(), offset, value).is_ok())
+    }
+
+    fn reset(&self, layout: &Layout) {
+        let zeros = vec![0; usize::try_from(layout.data_offset() - layout.header_bytes).unwrap_or(0)];
+        for rank in (0..layout.ranks).map(Rank) {
+            // The cells are part of the segment.
+            let _ = self
+                .machine
+                .write(layout.segment, layout.window_offset(rank), &zeros);
+        }
+        if let Some(detector) = &self.detector {
+            detector.borrow_mut().reset_signals(layout.segment);
+        }
+    }
+
+    fn watch(&self, signals: &[(Segment, u64)]) {
+        self.machine.watch(signals);
+    }
+
+    fn take_news(&self) -> bool {
+        self.machine.take_news()
+    }
+
+    fn abort(&self, segment: Segment, reason: &str) {
+        self.machine.abort(segment, reason);
+    }
+
+    fn calm(&self, segment: Segment) {
+        self.machine.calm(segment);
+    }
+
+    fn spawn(
+        &self,
+        rank: u32,
+        label: String,
+        agent: Option<AgentId>,
+        kernel: Starts,
+    ) -> std::result::Result<TaskId, String> {
+        let spawned = self
+            .machine
+            .spawn(rank, label, |core| kernel(self.core(agent, core)));
+        spawned.map_err(|error| error.to_string())
+    }
+
+    fn spawn_inside(
+        &self,
+        (parent, _): (TaskId, u32),
+        after: Option<TaskId>,
+        name: (&str, &str),
+        agent: Option<AgentId>,
+        kernel: Starts,
+    ) -> std::result::Result<TaskId, String> {
+        let spawned = self
+            .machine
+            .spawn_inside(parent, after, name, |core| kernel(self.core(agent, core)));
+        spawned.map_err(|error| error.to_string())
+    }
+
+    fn outcome(&self, task: TaskId) -> Option<ringwork_isa::Result<()>> {
+        self.machine.outcome(task).map(|outcome| outcome.result)
+    }
+
+    fn take_ended(&self) -> Vec<TaskId> {
+        self.machine.take_ended()
+    }
+
+    fn turn(&self) -> bool {
+        // The one error is a limit of the clock, and there is none.
+        matches!(self.machine.turn(), Ok(true))
+    }
+
+    fn give_up(&self) -> Vec<Stuck> {
+        let stuck = match self.machine.run() {
+            Err(SimError::Deadlock { stuck, .. } | SimError::Failed { stuck, .. }) => stuck,
+            _ => Vec::new(),
+        };
+        let known = |stuck: ringwork_sim::Stuck| Stuck {
+            rank: stuck.rank,
+            on: match stuck.on {
+                ringwork_sim::StuckOn::Signal(waited) => StuckOn::Signal(waited),
+                ringwork_sim::StuckOn::Unknown(site) => StuckOn::Unknown(site),
+            },
+        };
+        stuck.into_iter().map(known).collect()
     }
 
     fn simulated(&self) -> Option<Simulated> {
-        self.ask(|thread| thread.simulated())
+        Some(Simulated {
+            topology: self.topology.clone(),
+            now_ps: self.machine.now_ps(),
+            events: self.machine.events(),
+            fingerprint: self.machine.fingerprint(),
+            loads: self.machine.loads(),
+        })
     }
 
     fn timeline(&self) -> Option<Timeline> {
-        self.ask(|thread| thread.timeline())?
+        self.traced.then(|| self.machine.timeline())
     }
 }

@@ -33,7 +33,6 @@ pub(super) enum Step {
 
 impl Step {
     /// What it takes of an arena.
-    #[cfg(feature = "sim")]
     pub(super) fn arena_bytes(&self) -> u64 {
         match self {
             Step::Allocate { bytes } => Arena::bytes_taken(*bytes),

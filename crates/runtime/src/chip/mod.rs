@@ -21,16 +21,13 @@ mod driver;
 mod orchestration_registry;
 mod orchestrator;
 mod replay_arguments;
-#[cfg(feature = "sim")]
 mod stepped_graph;
 
 pub use capture::Captured;
 pub(crate) use driver::CORE_NAMES;
-#[cfg(feature = "sim")]
 pub(crate) use orchestration_registry::is_orchestration;
 pub use orchestration_registry::{Build, ORCHESTRATIONS, OrchestrationEntry, explicit, run, step};
 pub use orchestrator::ChipOrchestrator;
-#[cfg(feature = "sim")]
 pub(crate) use stepped_graph::{Built, CoreTask, SteppedGraph};
 
 use crate::task_binding;

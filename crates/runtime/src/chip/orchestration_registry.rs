@@ -33,7 +33,6 @@ pub(super) fn find(id: &KernelId) -> Option<&'static OrchestrationEntry> {
 }
 
 /// Whether this identity is an orchestration's.
-#[cfg(feature = "sim")]
 pub(crate) fn is_orchestration(id: &KernelId) -> bool {
     find(id).is_some()
 }

@@ -1,4 +1,4 @@
-//! A chip's graph on a platform that steps its cores, such as the simulator.
+//! A chip's graph on a platform that steps its cores, such as the simulator and the checker.
 //!
 //! The orchestration runs once, in no time, and leaves a list of what it submitted. The list is given to an engine like
 //! that of a real chip, with as many slots and as much memory: where that is full, the rest waits until tasks have ended,
@@ -40,6 +40,8 @@ struct List {
     /// By number: tasks and intermediates so far.
     tasks: Vec<TaskId>,
     intermediates: Vec<BufferId>,
+    /// A step was refused for now.
+    has_waited: bool,
 }
 
 /// A graph under way.
@@ -141,6 +143,7 @@ impl List {
             error: None,
             tasks: Vec::new(),
             intermediates: Vec::new(),
+            has_waited: false,
         })
     }
 
@@ -156,6 +159,7 @@ impl List {
                     Outcome::Accepted(task) => self.tasks.push(task),
                     Outcome::Full { payload, .. } => {
                         self.refused = Some((spec, payload));
+                        self.has_waited = true;
                         return Ok(());
                     }
                 }
@@ -168,6 +172,7 @@ impl List {
                     Outcome::Accepted(buffer) => self.intermediates.push(buffer),
                     Outcome::Full { .. } => {
                         self.steps.push_front(Step::Allocate { bytes });
+                        self.has_waited = true;
                         return Ok(());
                     }
                 },
@@ -236,6 +241,17 @@ impl SteppedGraph {
                 list.refused = None;
             }
         }
+    }
+
+    /// The tasks that come after one, by their numbers.
+    pub(crate) fn followers(&self, dispatch: Dispatch) -> Vec<u64> {
+        let followers = self.driver.engine.successors(dispatch.task);
+        followers.map(TaskId::sequence).collect()
+    }
+
+    /// Whether the orchestration has waited for room: what it submits then comes after all that has ended.
+    pub(crate) fn has_waited(&self) -> bool {
+        matches!(&self.source, Source::Listed(list) if list.has_waited)
     }
 
     /// A core is done with a task.

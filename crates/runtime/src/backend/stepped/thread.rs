@@ -1,13 +1,17 @@
-//! The simulator's thread: it owns the machine, its memory, and a queue of tasks for each chip.
+//! The thread of a machine that is stepped: it owns the machine, its memory, and a queue of tasks for each chip.
 
+use super::machine::{SteppedMachine, Stuck, StuckOn};
+use super::order::GraphOrder;
 use super::panics::{Guarded, Panic};
-use super::{Board, SimBackendError, graph};
-use crate::backend::{Event, Failure, Layout, SegmentPlan};
+use super::{Board, graph};
+use crate::backend::{Event, Failure, Layout, Members, Order, SegmentPlan};
 use crate::chip::is_orchestration;
-use crate::platform::{Simulated, Simulation};
-use ringwork_isa::{Arg, Device, Error, ErrorKind, KernelId, Rank, Segment, Signal, Site, Task, Waited};
+use crate::platform::Simulated;
+use ringwork_check::{AgentId, Checked, TaskFault};
+use ringwork_isa::{
+    Arg, Compare, Device, Error, ErrorKind, KernelId, Rank, Segment, Signal, Site, Task, Waited,
+};
 use ringwork_registry as registry;
-use ringwork_sim::{Machine, Options, SegmentSpec, SimError, Stuck, StuckOn, TaskId};
 use ringwork_timeline::Timeline;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,92 +26,107 @@ const LOOK_TURNS: u64 = 64;
 const CLOCK_LOOKS: u64 = 16;
 
 /// A task that runs.
-struct Running {
+struct Running<T> {
     id: u64,
     kernel: KernelId,
-    task: TaskId,
+    task: T,
+    agent: Option<AgentId>,
     domains: Vec<Segment>,
     panicked: Rc<RefCell<Option<Panic>>>,
 }
 
-struct Chip {
+struct Chip<T> {
     rank: u32,
     /// Where the intermediates of its own graphs are, one graph at a time (SMN-1).
     scratch: Segment,
     waiting: VecDeque<(u64, Task)>,
-    running: Option<Running>,
+    running: Option<Running<T>>,
+    /// How it died.
+    death: Option<String>,
 }
 
-pub(super) struct SimThread {
-    machine: Machine,
-    topology: String,
-    traced: bool,
-    chips: Vec<Chip>,
-    segments: BTreeMap<Segment, Layout>,
-    /// Domains that were given up, and why.
-    alarms: BTreeMap<Segment, String>,
+/// Why a domain was given up.
+#[derive(Clone, Debug)]
+struct Alarm {
+    dead: Option<Rank>,
+    reason: String,
+}
+
+pub(in crate::backend) struct SteppedThread<M: SteppedMachine> {
+    machine: M,
+    chips: Vec<Chip<M::Task>>,
+    segments: BTreeMap<Segment, (Layout, Members)>,
+    /// Domains that were given up.
+    alarms: BTreeMap<Segment, Alarm>,
     /// Domains that the host notifies.
     attended: BTreeSet<Segment>,
+    /// What a detector is told.
+    order: Option<GraphOrder>,
+    /// Chips that have died, and nobody was told yet.
+    untold: Vec<usize>,
+    /// Deaths are told at once, not when nothing else can happen.
+    tells_at_once: bool,
     board: Arc<Board>,
 }
 
 /// Memory, as the host sees it.
-impl SimThread {
+impl<M: SteppedMachine> SteppedThread<M> {
     pub(super) fn new(
-        simulation: &Simulation,
-        ranks: Vec<u32>,
-        own: Segment,
+        machine: M,
+        order: Option<GraphOrder>,
+        tells_at_once: bool,
+        (ranks, own): (Vec<u32>, Segment),
         board: Arc<Board>,
-    ) -> SimThread {
-        let options = Options {
-            trace: simulation.trace,
-            ..Options::default()
-        };
+    ) -> SteppedThread<M> {
         let chip = |(own, rank)| Chip {
             rank,
             scratch: Segment(own),
             waiting: VecDeque::new(),
             running: None,
+            death: None,
         };
-        SimThread {
-            machine: Machine::new(&simulation.topology, options),
-            topology: simulation.topology.name.clone(),
-            traced: simulation.trace,
+        SteppedThread {
+            machine,
             chips: (own.0..).zip(ranks).map(chip).collect(),
             segments: BTreeMap::new(),
             alarms: BTreeMap::new(),
             attended: BTreeSet::new(),
+            order,
+            untold: Vec::new(),
+            tells_at_once,
             board,
         }
     }
 
     pub(super) fn create(&mut self, plan: &SegmentPlan) -> crate::Result<()> {
-        let spec = SegmentSpec {
-            segment: plan.layout.segment,
-            members: plan
-                .members
-                .chips
-                .iter()
-                .map(|chip| self.chips[*chip].rank)
-                .collect(),
-            bytes: plan.layout.bytes(),
-            memory: 0,
-        };
-        self.machine.define(spec).map_err(|error| match error {
-            SimError::OutOfMemory {
-                memory,
-                rank,
-                capacity,
-                needed,
-            } => SimBackendError::OutOfMemory {
-                what: format!("{}, with what is in {memory} of chip {rank} already,", plan.what),
-                need_bytes: needed,
-                have_bytes: capacity,
-            },
-            other => SimBackendError::Machine(other),
-        })?;
-        self.segments.insert(plan.layout.segment, plan.layout);
+        let chips = plan.members.chips.iter();
+        self.machine
+            .define(plan, chips.map(|chip| self.chips[*chip].rank).collect())?;
+        self.segments
+            .insert(plan.layout.segment, (plan.layout, plan.members.clone()));
         Ok(())
+    }
+
+    fn host(&self) -> Option<AgentId> {
+        self.order.as_ref().map(GraphOrder::host)
+    }
+
+    /// Takes in what orders tasks.
+    pub(super) fn hear(&mut self, order: Order) {
+        if let Some(ordered) = &mut self.order {
+            ordered.hear(order);
+        }
+    }
+
+    pub(super) fn take_faults(&self) -> Vec<TaskFault> {
+        self.order
+            .as_ref()
+            .map(GraphOrder::take_faults)
+            .unwrap_or_default()
+    }
+
+    pub(super) fn checked(&self) -> Option<Checked> {
+        self.order.as_ref().map(GraphOrder::checked)
     }
 
     pub(super) fn release(&mut self, segment: Segment) {
@@ -120,28 +139,30 @@ impl SimThread {
 
     /// Where bytes of a rank's data are; `None` if they are not all there.
     fn place(&self, segment: Segment, rank: Rank, offset: u64, len: usize) -> Option<u64> {
-        let layout = self.segments.get(&segment)?;
+        let (layout, _) = self.segments.get(&segment)?;
         layout.data_at(rank, offset, len as u64)
     }
 
     pub(super) fn write(&mut self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> bool {
         let at = self.place(segment, rank, offset, bytes.len());
-        at.is_some_and(|at| self.machine.write(segment, at, bytes).is_ok())
+        at.is_some_and(|at| self.machine.write(self.host(), segment, at, bytes))
     }
 
     pub(super) fn read(&self, segment: Segment, rank: Rank, offset: u64, len: usize) -> Option<Vec<u8>> {
         let at = self.place(segment, rank, offset, len)?;
-        self.machine.read(segment, at, len).ok()
+        self.machine.read(self.host(), segment, at, len)
     }
 
     pub(super) fn peek(&self, signal: &Signal) -> Option<i32> {
-        let bytes = self.machine.read(signal.segment(), signal.offset()?, 4).ok()?;
-        Some(i32::from_le_bytes(bytes.try_into().ok()?))
+        self.machine.value(signal)
+    }
+
+    pub(super) fn holds(&self, signal: &Signal, condition: (Compare, i32), waits: bool) -> Option<bool> {
+        self.machine.holds(self.host(), signal, condition, waits)
     }
 
     pub(super) fn notify(&mut self, signal: &Signal, value: i32) -> bool {
-        let offset = signal.offset();
-        offset.is_some_and(|offset| self.machine.notify(signal.segment(), offset, value).is_ok())
+        self.machine.notify(self.host(), signal, value)
     }
 
     /// Lets time stop whenever one of these changes (SMN-4).
@@ -153,7 +174,7 @@ impl SimThread {
 
     /// Lets what is still in flight arrive, although no task runs; whether a watched signal changed.
     pub(super) fn settle(&mut self) -> bool {
-        while matches!(self.machine.turn(), Ok(true)) {
+        while self.machine.turn() {
             if self.machine.take_news() {
                 return true;
             }
@@ -170,27 +191,27 @@ impl SimThread {
     }
 
     pub(super) fn abort(&mut self, segment: Segment, reason: &str) {
-        self.alarms.entry(segment).or_insert_with(|| reason.to_owned());
+        let alarm = || Alarm {
+            dead: None,
+            reason: format!("aborted because {reason}"),
+        };
+        self.alarms.entry(segment).or_insert_with(alarm);
         self.machine.abort(segment, reason);
     }
 
     /// Fresh signals, no alarm.
     pub(super) fn reset(&mut self, segment: Segment) {
-        let Some(layout) = self.segments.get(&segment) else {
+        let Some((layout, _)) = self.segments.get(&segment) else {
             return;
         };
         self.alarms.remove(&segment);
         self.machine.calm(segment);
-        let zeros = vec![0; usize::try_from(layout.data_offset() - layout.header_bytes).unwrap_or(0)];
-        for rank in (0..layout.ranks).map(Rank) {
-            // The cells are part of the segment.
-            let _ = self.machine.write(segment, layout.window_offset(rank), &zeros);
-        }
+        self.machine.reset(layout);
     }
 }
 
 /// Tasks.
-impl SimThread {
+impl<M: SteppedMachine> SteppedThread<M> {
     pub(super) fn submit(&mut self, chip: usize, id: u64, task: Task) {
         self.chips[chip].waiting.push_back((id, task));
         self.begin(chip);
@@ -202,30 +223,39 @@ impl SimThread {
             let Some((id, task)) = self.chips[chip].waiting.pop_front() else {
                 return;
             };
-            match self.start(&self.chips[chip], id, task) {
+            match self.start(chip, id, task) {
                 Ok(running) => self.chips[chip].running = Some(running),
                 Err(failure) => self.ran(chip, id, Err(failure)),
             }
         }
     }
 
-    fn start(&self, chip: &Chip, id: u64, task: Task) -> Result<Running, Failure> {
-        let (rank, scratch) = (chip.rank, chip.scratch);
+    fn start(&mut self, chip: usize, id: u64, task: Task) -> Result<Running<M::Task>, Failure> {
+        let (rank, scratch) = (self.chips[chip].rank, self.chips[chip].scratch);
         let Task { kernel, args, .. } = task;
-        let is_domain = |segment: &Segment| self.segments.get(segment).is_some_and(|layout| layout.ranks > 0);
+        let is_domain = |segment: &Segment| {
+            self.segments
+                .get(segment)
+                .is_some_and(|(layout, _)| layout.ranks > 0)
+        };
         let domains: Vec<Segment> = args.iter().filter_map(Arg::segment).filter(is_domain).collect();
-        if let Some(reason) = domains.iter().find_map(|domain| self.alarms.get(domain)) {
-            let why = format!("aborted because {reason}");
-            return Err(Failure::NotBegun { dead: None, why });
+        if let Some(alarm) = domains.iter().find_map(|domain| self.alarms.get(domain)) {
+            let Alarm { dead, reason: why } = alarm.clone();
+            return Err(Failure::NotBegun { dead, why });
         }
         let entry = registry::find(&kernel).map_err(Failure::Unknown)?;
         let panicked = Rc::new(RefCell::new(None));
         let (heard, own) = (panicked.clone(), Rc::new(Cell::new(None)));
+        let label = short_name(&kernel);
+        let order = self.order.as_mut();
+        let agent = order.map(|order| order.begin_part(id, rank, &label));
+        let watched = self.order.as_ref().zip(agent);
+        let watched = watched.map(|(order, agent)| order.watch_graph(id, agent, rank));
         let (machine, id_of_kernel, known) = (self.machine.clone(), kernel.clone(), own.clone());
-        let name = Rc::from(short_name(&kernel));
-        let spawned = self.machine.spawn(rank, short_name(&kernel), move |core| {
+        let name = Rc::from(label.as_str());
+        let starts = Box::new(move |core| {
             let kernel = if is_orchestration(&id_of_kernel) {
-                graph::run(machine, (id_of_kernel, args), (rank, scratch), known)
+                graph::run(machine, (id_of_kernel, args), (rank, scratch), known, watched)
             } else {
                 (entry.step)(core, args)
             };
@@ -235,12 +265,14 @@ impl SimThread {
                 panicked: heard,
             }
         });
-        let task = spawned.map_err(|error| Failure::Returned(Error::failed(error.to_string())))?;
+        let spawned = self.machine.spawn(rank, label, agent, starts);
+        let task = spawned.map_err(|error| Failure::Returned(Error::failed(error)))?;
         own.set(Some(task));
         Ok(Running {
             id,
             kernel,
             task,
+            agent,
             domains,
             panicked,
         })
@@ -259,8 +291,14 @@ impl SimThread {
         }
         let mut turns = 0u64;
         loop {
-            // The one error is a limit of the clock, and there is none.
-            if !matches!(self.machine.turn(), Ok(true)) {
+            let moved = self.machine.turn();
+            self.note_deaths();
+            let tells = !self.untold.is_empty() && (self.tells_at_once || !moved);
+            if tells {
+                self.tell_deaths();
+                break;
+            }
+            if !moved {
                 if !self.waits_for_the_host() {
                     self.give_up();
                 }
@@ -289,15 +327,12 @@ impl SimThread {
     }
 
     /// A task has ended; whether it was a chip's.
-    fn ended(&mut self, task: TaskId) -> bool {
-        let of = |chip: &Chip| chip.running.as_ref().is_some_and(|running| running.task == task);
+    fn ended(&mut self, task: M::Task) -> bool {
+        let of = |chip: &Chip<M::Task>| chip.running.as_ref().is_some_and(|running| running.task == task);
         let Some(chip) = self.chips.iter().position(of) else {
             return false;
         };
-        let result = self
-            .machine
-            .outcome(task)
-            .map_or(Ok(()), |outcome| outcome.result);
+        let result = self.machine.outcome(task).unwrap_or(Ok(()));
         if let Some(running) = self.chips[chip].running.take() {
             let outcome = result.map_err(|error| match running.panicked.take() {
                 Some(Panic { message, site }) => Failure::Panicked { message, site },
@@ -309,7 +344,8 @@ impl SimThread {
     }
 
     /// A task is over. If it failed, its domains are given up before anything else happens (SMN-2).
-    fn end(&mut self, chip: usize, running: Running, outcome: Result<(), Failure>) {
+    fn end(&mut self, chip: usize, running: Running<M::Task>, outcome: Result<(), Failure>) {
+        self.end_part(&running, outcome.is_ok());
         if let Err(failure) = &outcome {
             let (device, kernel) = (self.chips[chip].rank, &running.kernel);
             let reason = format!("chip {device}, kernel `{kernel}` failed: {failure}");
@@ -321,6 +357,48 @@ impl SimThread {
         self.begin(chip);
     }
 
+    fn end_part(&mut self, running: &Running<M::Task>, is_well: bool) {
+        if let (Some(order), Some(agent)) = (&mut self.order, running.agent) {
+            order.end_part(running.id, agent, is_well);
+        }
+    }
+
+    /// Chips that have died do nothing from now on.
+    fn note_deaths(&mut self) {
+        for rank in self.machine.take_dead() {
+            let Some(chip) = self.chips.iter().position(|chip| chip.rank == rank) else {
+                continue;
+            };
+            let doing = self.doing(chip);
+            self.chips[chip].waiting.clear();
+            if let Some(running) = self.chips[chip].running.take() {
+                self.machine.drop_task(running.task);
+                self.end_part(&running, false);
+            }
+            self.chips[chip].death = Some(format!("it was made to die in {doing}"));
+            self.untold.push(chip);
+        }
+    }
+
+    /// The host hears of chips that have died, and the members of their domains do.
+    fn tell_deaths(&mut self) {
+        for chip in std::mem::take(&mut self.untold) {
+            let cause = self.chips[chip].death.clone().unwrap_or_default();
+            for (segment, (layout, members)) in &self.segments {
+                let Some(rank) = members.rank_of(chip).filter(|_| layout.ranks > 0) else {
+                    continue;
+                };
+                let alarm = || Alarm {
+                    dead: Some(rank),
+                    reason: format!("rank {rank} died ({cause})"),
+                };
+                self.alarms.entry(*segment).or_insert_with(alarm);
+                self.machine.died(*segment, rank, &cause);
+            }
+            self.board.post(Event::Ended { chip, cause });
+        }
+    }
+
     /// Whether the host may yet move a kernel that waits.
     fn waits_for_the_host(&self) -> bool {
         let running = self.chips.iter().filter_map(|chip| chip.running.as_ref());
@@ -330,10 +408,7 @@ impl SimThread {
 
     /// Nothing can happen any more: whatever still runs waits for ever (SMN-3).
     fn give_up(&mut self) {
-        let stuck = match self.machine.run() {
-            Err(SimError::Deadlock { stuck, .. } | SimError::Failed { stuck, .. }) => stuck,
-            _ => Vec::new(),
-        };
+        let stuck = self.machine.give_up();
         let waiting: Vec<(Device, Waited)> = stuck.iter().filter_map(waits).collect();
         // All are over before any chip begins something new.
         let mut over = Vec::new();
@@ -345,6 +420,10 @@ impl SimThread {
         for (chip, rank, running) in over {
             let mine = stuck.iter().find(|stuck| stuck.rank == rank);
             let error = match mine.map(|stuck| &stuck.on) {
+                Some(StuckOn::Stopped(why)) => ErrorKind::Failed {
+                    message: why.clone(),
+                    site: Site::caller(),
+                },
                 Some(StuckOn::Unknown(site)) => ErrorKind::Failed {
                     message: "the kernel stopped after this and awaits what is no instruction".into(),
                     site: site.clone().unwrap_or_else(Site::caller),
@@ -359,7 +438,7 @@ impl SimThread {
 }
 
 /// What can be asked about it.
-impl SimThread {
+impl<M: SteppedMachine> SteppedThread<M> {
     /// What a chip is doing, in words.
     pub(super) fn doing(&self, chip: usize) -> String {
         match &self.chips[chip].running {
@@ -368,29 +447,23 @@ impl SimThread {
         }
     }
 
-    pub(super) fn simulated(&self) -> Simulated {
-        Simulated {
-            topology: self.topology.clone(),
-            now_ps: self.machine.now_ps(),
-            events: self.machine.events(),
-            fingerprint: self.machine.fingerprint(),
-            loads: self.machine.loads(),
-        }
+    pub(super) fn simulated(&self) -> Option<Simulated> {
+        self.machine.simulated()
     }
 
     pub(super) fn timeline(&self) -> Option<Timeline> {
-        self.traced.then(|| self.machine.timeline())
+        self.machine.timeline()
     }
 }
 
 fn waits(stuck: &Stuck) -> Option<(Device, Waited)> {
     match &stuck.on {
         StuckOn::Signal(waited) => Some((Device(stuck.rank), waited.clone())),
-        StuckOn::Unknown(_) => None,
+        StuckOn::Unknown(_) | StuckOn::Stopped(_) => None,
     }
 }
 
 /// The last part of a kernel's name: what a person calls it.
-pub(super) fn short_name(kernel: &KernelId) -> String {
+pub(in crate::backend) fn short_name(kernel: &KernelId) -> String {
     kernel.name.rsplit("::").next().unwrap_or(&kernel.name).to_owned()
 }

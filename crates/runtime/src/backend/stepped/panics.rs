@@ -1,4 +1,4 @@
-//! Kernels on the simulator's thread that panic, or end the program.
+//! Kernels on a machine's thread that panic, or end the program.
 //!
 //! A panic is reported to the host with its line, instead of printed. `std::process::exit` cannot be caught: it ends the
 //! host program, of which the kernel is a part here. But it runs the destructors of the thread that calls it, so one line on
@@ -38,7 +38,7 @@ impl Drop for Runs {
 
 /// What a kernel panicked with, and where.
 #[derive(Clone, Debug)]
-pub(super) struct Panic {
+pub(in crate::backend) struct Panic {
     pub(super) message: String,
     pub(super) site: Site,
 }
@@ -65,7 +65,7 @@ pub(super) fn hear_on_this_thread() {
 }
 
 /// A kernel whose panic ends it, and nobody else.
-pub(super) struct Guarded {
+pub(in crate::backend) struct Guarded {
     pub(super) kernel: SteppedKernel,
     /// What to call it.
     pub(super) name: Rc<str>,
