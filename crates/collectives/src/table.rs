@@ -59,7 +59,7 @@ impl Seats {
 }
 
 impl Default for Table {
-    /// What was measured on two cores; see `docs/performance.md`.
+    /// What was measured on two cores; the `README.md` of this crate has the measurements.
     fn default() -> Table {
         let mut rows = Vec::new();
         let mut row = |collective, seats: Seats, bytes: Option<u64>, algorithm| {

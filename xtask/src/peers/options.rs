@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn raw_lines_go_beside_the_page() {
         assert_eq!(
-            arguments("--write docs/performance.md").csv(),
-            PathBuf::from("docs/performance.csv")
+            arguments("--write docs/data/peers.md").csv(),
+            PathBuf::from("docs/data/peers.csv")
         );
         assert_eq!(
             arguments("--write a.md --csv b.csv").csv(),
