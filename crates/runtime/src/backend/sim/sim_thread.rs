@@ -247,12 +247,18 @@ impl SimThread {
         }
         let mut turns = 0u64;
         loop {
-            // The one error is a limit of the clock, and there is none.
-            if !matches!(self.machine.turn(), Ok(true)) {
-                if !self.waits_for_the_host() {
-                    self.give_up();
+            match self.machine.turn() {
+                Ok(true) => {}
+                Ok(false) => {
+                    if !self.waits_for_the_host() {
+                        self.give_up();
+                    }
+                    break;
                 }
-                break;
+                Err(error) => {
+                    *self.board.over() = Some(error.to_string());
+                    break;
+                }
             }
             let ended = self.machine.take_ended();
             // Not of those that a chip's own graph runs.
