@@ -245,3 +245,18 @@ fn an_interrupt_keeps_the_rows_that_were_known() {
         assert!(text.lines().skip(1).all(|line| line.ends_with(",no")), "{text}");
     }
 }
+
+#[test]
+fn a_clock_that_has_no_more_room_is_an_error_and_not_a_prediction() {
+    let folder = Folder::new("clock");
+    let machine = folder.write(
+        "slow.yaml",
+        "network: {kind: ring, size: 4, bandwidth: 50 GB/s, latency: 900000 s}\n",
+    );
+    for command in ["run allreduce -p sim -d 0-3 -t", "sim all_reduce -e 1K --algo ring -t"] {
+        let run = support::ringwork(&format!("{command} {machine}"));
+        assert_eq!(run.code, Some(1), "{run:?}");
+        assert!(run.stderr.contains("simulated time reached 213 days"), "{run:?}");
+        assert!(!run.stderr.contains("deadlock"), "{run:?}");
+    }
+}

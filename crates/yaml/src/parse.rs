@@ -162,6 +162,9 @@ fn in_words(said: &str) -> String {
         let key = rest.split(',').next().unwrap_or(rest);
         return format!("the key `{key}` is here twice; keep one");
     }
+    if let Some((_, ours)) = WORDS.iter().find(|(theirs, _)| said.starts_with(theirs)) {
+        return (*ours).to_owned();
+    }
     let said = said.trim_end_matches('.');
     match said.rsplit_once(" at line ") {
         Some((what, place)) => match place.split_once(", column ") {
@@ -172,10 +175,55 @@ fn in_words(said: &str) -> String {
     }
 }
 
+/// What the parser says to programmers, and what we say to whoever wrote the file.
+const WORDS: [(&str, &str); 5] = [
+    (
+        "multiple YAML documents",
+        "a second document begins here; keep one in each file",
+    ),
+    (
+        "cannot deserialize null into string",
+        "a key is empty or `null`; write its name, in quotes if it is `null` or `~`",
+    ),
+    (
+        "expected string scalar",
+        "a key is a list or a table; write a word",
+    ),
+    (
+        "recursive references",
+        "an alias stands for something that contains it; write out what is meant",
+    ),
+    (
+        "invalid !!binary",
+        "the tag `!!binary` has no meaning here; write the value without it",
+    ),
+];
+
 /// A description of 65,536 explicit links fits in a few megabytes.
 const MAX_FILE_BYTES: usize = 16 << 20;
 const MAX_DEPTH: usize = 32;
 
 fn shorten_message(message: &str) -> String {
     message.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_parser_says_to_programmers_is_said_to_people() {
+        for (text, line, ours) in [
+            ("a: 1\n---\nb: 2\n", 3, "a second document begins here"),
+            ("null: 3\n", 1, "a key is empty or `null`"),
+            ("a: 1\n? [1, 2]\n: 3\n", 2, "a key is a list or a table"),
+            ("&a [*a]\n", 1, "stands for something that contains it"),
+            ("a: !!binary x\n", 1, "`!!binary` has no meaning here"),
+        ] {
+            let error = parse("t.yaml", text).unwrap_err();
+            let said = error.to_string();
+            assert!(said.contains(ours), "{said}");
+            assert_eq!(error.line, line, "{said}");
+        }
+    }
 }

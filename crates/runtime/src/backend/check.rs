@@ -163,8 +163,8 @@ impl SteppedMachine for CheckMachine {
         self.machine.take_ended()
     }
 
-    fn turn(&self) -> bool {
-        !self.machine.is_bounded() && self.machine.turn()
+    fn turn(&self) -> std::result::Result<bool, String> {
+        Ok(!self.machine.is_bounded() && self.machine.turn())
     }
 
     fn give_up(&self) -> Vec<Stuck> {

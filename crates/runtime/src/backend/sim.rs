@@ -239,9 +239,8 @@ impl SteppedMachine for SimMachine {
         self.machine.take_ended()
     }
 
-    fn turn(&self) -> bool {
-        // The one error is a limit of the clock, and there is none.
-        matches!(self.machine.turn(), Ok(true))
+    fn turn(&self) -> std::result::Result<bool, String> {
+        self.machine.turn().map_err(|error| error.to_string())
     }
 
     fn give_up(&self) -> Vec<Stuck> {

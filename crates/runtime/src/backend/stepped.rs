@@ -56,12 +56,18 @@ pub(crate) struct Board {
     attention: AtomicBool,
     /// Grows while the machine moves.
     turns: AtomicU64,
+    /// Why time cannot go on, if it cannot: the clock has no more room.
+    over: Mutex<Option<String>>,
     interrupter: Interrupter,
 }
 
 impl Board {
     fn events(&self) -> MutexGuard<'_, Vec<Event>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn over(&self) -> MutexGuard<'_, Option<String>> {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn post(&self, event: Event) {
@@ -152,6 +158,7 @@ impl<M: SteppedMachine> SteppedBackend<M> {
             events: Mutex::default(),
             attention: AtomicBool::new(false),
             turns: AtomicU64::new(0),
+            over: Mutex::default(),
             interrupter: Interrupter::new()?,
         });
         let (commands, inbox) = channel::<Command<M>>();
@@ -233,7 +240,13 @@ impl<M: SteppedMachine> SteppedBackend<M> {
     fn hear(&mut self, patience: Duration) {
         let Some(answer) = &self.running else { return };
         match answer.recv_timeout(patience) {
-            Ok(()) => self.running = None,
+            Ok(()) => {
+                self.running = None;
+                let over = self.board.over().take();
+                if let Some(why) = over {
+                    self.all_ended(&why);
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 self.running = None;

@@ -30,6 +30,9 @@ pub enum Impossible {
     /// A route that comes back to where it has been.
     #[error("the route passes {0} twice; list every stop once")]
     RouteLoop(u32),
+    /// A key that another kind of network has.
+    #[error("`{0}` has no effect on {1}; remove it")]
+    NoEffect(&'static str, String),
     /// Two routes between the same chips.
     #[error("there are two routes from {0} to {1}; remove one of them")]
     RouteTwice(u32, u32),
@@ -37,13 +40,28 @@ pub enum Impossible {
     #[error("there is no link from {0} to {1}")]
     NoSuchLink(u32, u32),
     /// A preset that does not exist.
-    #[error("there is no preset or file `{got}`; {}", instead(.got, .valid))]
+    #[error("there is no preset or file `{got}`; {}", which_preset(.got, .valid))]
     NoSuchPreset {
         /// What was asked for.
         got: String,
         /// What there is.
         valid: Vec<&'static str>,
     },
+}
+
+fn which_preset(got: &str, valid: &[&str]) -> String {
+    if valid.contains(&got) {
+        return format!(
+            "N, X, Y and Z stand for numbers: write for example `{}`",
+            numbered(got)
+        );
+    }
+    instead(got, valid)
+}
+
+/// A preset's name with numbers where its letters are.
+fn numbered(name: &str) -> String {
+    name.replace(['N', 'X', 'Y', 'Z'], "4")
 }
 
 impl From<Impossible> for Problem {

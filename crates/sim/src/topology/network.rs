@@ -52,7 +52,7 @@ const LEVEL_KEYS: [&str; 12] = [
     "inside_chip",
 ];
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Ring,
     Line,
@@ -72,6 +72,46 @@ const KINDS: [(&str, Kind); 7] = [
     ("switch", Kind::Switch),
     ("fat-tree", Kind::FatTree),
 ];
+
+impl Kind {
+    /// The keys that describe this kind and not every other.
+    fn own_keys(self) -> &'static [&'static str] {
+        match self {
+            Kind::Ring => &["size", "direction"],
+            Kind::Line | Kind::Full => &["size"],
+            Kind::Mesh => &["dims"],
+            Kind::Torus => &["dims", "direction"],
+            Kind::Switch => &["size", "blocking"],
+            Kind::FatTree => &["down", "up"],
+        }
+    }
+}
+
+/// Refuses a key that has no effect on a network of this kind: somebody who sweeps it would see equal results.
+fn refuse_foreign_keys(table: &Table<'_>, kind: &str, own: &[&str]) -> Result<(), ConfigError> {
+    const OF_SOME_KINDS: [&str; 11] = [
+        "size",
+        "dims",
+        "direction",
+        "blocking",
+        "down",
+        "up",
+        "chips",
+        "switches",
+        "links",
+        "groups",
+        "between",
+    ];
+    for key in OF_SOME_KINDS.into_iter().filter(|key| !own.contains(key)) {
+        // `direction: both` is what every network has.
+        if let Some(reader) = table.get(key)
+            && !(key == "direction" && matches!(reader.text(), Ok("both" | "one-way")))
+        {
+            return Err(reader.error(Impossible::NoEffect(key, format!("a network of kind `{kind}`"))));
+        }
+    }
+    Ok(())
+}
 
 /// What a network turned out to be.
 pub(crate) struct Wired {
@@ -99,7 +139,8 @@ pub(super) fn count_places(reader: &Reader<'_>, least: u64) -> Result<u32, Confi
 pub(super) fn level(table: &Table<'_>, name: &str, size: Option<u32>) -> Result<Level, ConfigError> {
     let kind_reader = table.need("kind", "ring")?;
     let kind = kind_reader.word(&KINDS)?;
-    let members = || match size {
+    refuse_foreign_keys(table, kind_reader.text()?, kind.own_keys())?;
+    let members = || match size.filter(|_| table.get("size").is_none()) {
         Some(size) => Ok(size),
         None => count_places(&table.need("size", "8")?, 1),
     };
@@ -289,8 +330,14 @@ pub(crate) fn read(reader: &Reader<'_>) -> Result<Wired, ConfigError> {
     let table = reader.table(&valid)?;
     let special = table.need("kind", "ring")?.text()?;
     let mut wired = match special {
-        "links" => explicit(&table)?,
-        "groups" => groups(&table)?,
+        "links" => {
+            refuse_foreign_keys(&table, special, &["chips", "switches", "links"])?;
+            explicit(&table)?
+        }
+        "groups" => {
+            refuse_foreign_keys(&table, special, &["groups", "between"])?;
+            groups(&table)?
+        }
         _ => wire(vec![level(&table, "network", None)?], &[], reader, 1)?,
     };
     if let Some(routing) = table.get("routing")

@@ -33,6 +33,8 @@ fn every_preset_resolves() {
     assert_eq!(Topology::preset("ascend-a3-pod").unwrap().ranks(), 768);
     let error = Topology::preset("h100x9").unwrap_err().to_string();
     assert!(error.contains("did you mean `h100x8`?"), "{error}");
+    let error = Topology::preset("mesh-XxY").unwrap_err().to_string();
+    assert!(error.contains("write for example `mesh-4x4`"), "{error}");
     assert!(Topology::preset("ring-").is_err());
     assert!(Topology::preset("ring-0").is_err());
 }
@@ -208,4 +210,27 @@ fn what_would_have_no_effect_is_refused() {
     assert!(back_and_forth.contains("passes 1 twice"), "{back_and_forth}");
     let twice = routes("[{from: 0, to: 2, via: [1]}, {from: 0, to: 2, via: [3]}]");
     assert!(twice.contains("two routes from 0 to 2"), "{twice}");
+}
+
+#[test]
+fn a_key_of_another_kind_of_network_is_refused() {
+    let links = "bandwidth: 50 GB/s, latency: 1 us";
+    for (rest, key) in [
+        ("kind: ring, size: 4, up: [3]", "up"),
+        ("kind: ring, size: 4, blocking: 5 GB/s", "blocking"),
+        ("kind: torus, dims: [2, 2], size: 4", "size"),
+        (
+            "kind: links, chips: 2, links: [{from: 0, to: 1}], size: 2",
+            "size",
+        ),
+        ("kind: switch, size: 4, blocking: no, chips: 4", "chips"),
+    ] {
+        let error = refused(&format!("network: {{{rest}, {links}}}\n"));
+        assert!(
+            error.contains(&format!("`{key}` has no effect on a network of kind")),
+            "{error}"
+        );
+    }
+    let level = format!("levels: [{{kind: ring, size: 4, dims: [4], {links}}}]\n");
+    assert!(refused(&level).contains("`dims` has no effect"));
 }

@@ -85,8 +85,8 @@ pub(in crate::backend) trait SteppedMachine: Clone + Unpin + 'static {
     ) -> std::result::Result<Self::Task, String>;
     fn outcome(&self, task: Self::Task) -> Option<ringwork_isa::Result<()>>;
     fn take_ended(&self) -> Vec<Self::Task>;
-    /// One step; false if nothing can happen any more.
-    fn turn(&self) -> bool;
+    /// One step; false if nothing can happen any more, an error if time has no more room.
+    fn turn(&self) -> std::result::Result<bool, String>;
     /// Ends everything; those who were stuck.
     fn give_up(&self) -> Vec<Stuck>;
     /// Ends a task of a chip that has died.

@@ -174,7 +174,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
 
     /// Lets what is still in flight arrive, although no task runs; whether a watched signal changed.
     pub(super) fn settle(&mut self) -> bool {
-        while self.machine.turn() {
+        while self.machine.turn() == Ok(true) {
             if self.machine.take_news() {
                 return true;
             }
@@ -291,7 +291,13 @@ impl<M: SteppedMachine> SteppedThread<M> {
         }
         let mut turns = 0u64;
         loop {
-            let moved = self.machine.turn();
+            let moved = match self.machine.turn() {
+                Ok(moved) => moved,
+                Err(why) => {
+                    *self.board.over() = Some(why);
+                    break;
+                }
+            };
             self.note_deaths();
             let tells = !self.untold.is_empty() && (self.tells_at_once || !moved);
             if tells {
