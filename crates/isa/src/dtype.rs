@@ -81,6 +81,54 @@ impl Dtype {
             Dtype::I64 => "i64",
         }
     }
+
+    /// The name that NumPy and torch have for it; [`FromStr`] takes it too.
+    #[must_use]
+    pub const fn array_name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "float32",
+            Dtype::F16 => "float16",
+            Dtype::BF16 => "bfloat16",
+            Dtype::F64 => "float64",
+            Dtype::I8 => "int8",
+            Dtype::U8 => "uint8",
+            Dtype::I32 => "int32",
+            Dtype::I64 => "int64",
+        }
+    }
+
+    /// The number of its kind in [DLPack](https://dmlc.github.io/dlpack/latest/), the format in which tensors are
+    /// exchanged between libraries.
+    #[must_use]
+    pub const fn dlpack_code(self) -> u8 {
+        match self {
+            Dtype::I8 | Dtype::I32 | Dtype::I64 => 0,
+            Dtype::U8 => 1,
+            Dtype::F16 | Dtype::F32 | Dtype::F64 => 2,
+            Dtype::BF16 => 4,
+        }
+    }
+
+    /// The largest `n` such that it can hold every integer from 0 to `n`.
+    #[must_use]
+    pub const fn exact_integers(self) -> i64 {
+        match self {
+            Dtype::F32 => 1 << 24,
+            Dtype::F16 => 1 << 11,
+            Dtype::BF16 => 1 << 8,
+            Dtype::F64 => 1 << 53,
+            Dtype::I8 => i8::MAX as i64,
+            Dtype::U8 => u8::MAX as i64,
+            Dtype::I32 => i32::MAX as i64,
+            Dtype::I64 => i64::MAX,
+        }
+    }
+
+    /// The names of all, for messages: `f32, f16, ...`.
+    #[must_use]
+    pub fn names() -> String {
+        Dtype::ALL.map(Dtype::name).join(", ")
+    }
 }
 
 impl fmt::Display for Dtype {
@@ -92,15 +140,22 @@ impl fmt::Display for Dtype {
 impl FromStr for Dtype {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        Dtype::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| {
-            format!("`{name}` is not a dtype; use one of f32, f16, bf16, f64, i8, u8, i32, i64")
-        })
+        let known = |dtype: &Dtype| dtype.name() == name || dtype.array_name() == name;
+        Dtype::ALL
+            .into_iter()
+            .find(known)
+            .ok_or_else(|| format!("`{name}` is not a dtype; use one of {}", Dtype::names()))
     }
+}
+
+/// The element types that Rust does not have itself.
+pub mod elements {
+    pub use half::{bf16, f16};
 }
 
 /// A type that tensors are made of. Sealed: the set of dtypes is part of the instruction set.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an element type: f32, f16, bf16, f64, i8, u8, i32 or i64",
+    message = "`{Self}` is not an element type: a float such as f32 or bf16, or an integer such as i32",
     label = "tensors, regions and tiles are not made of this type"
 )]
 pub trait Element:
@@ -300,9 +355,14 @@ mod tests {
         for (index, dtype) in Dtype::ALL.into_iter().enumerate() {
             assert_eq!(dtype.index(), index);
             assert_eq!(dtype.name().parse(), Ok(dtype));
+            assert_eq!(dtype.array_name().parse(), Ok(dtype));
             with_dtype!(dtype, T => {
                 assert_eq!(T::DTYPE, dtype);
                 assert_eq!(std::mem::size_of::<T>(), dtype.bytes());
+                let exact = |value: i64| T::from_i64(value).to_i64() == value;
+                let most = dtype.exact_integers();
+                assert!(exact(most) && exact(most - 1), "{dtype}");
+                assert!(most == i64::MAX || !exact(most + 1), "{dtype}");
             });
         }
         assert!("f31".parse::<Dtype>().unwrap_err().contains("f31"));

@@ -3,14 +3,14 @@
 pub(crate) mod elementary;
 
 use crate::Element;
-use half::{bf16, f16};
+use crate::elements::*;
 
 /// An element type with fractions. Sealed, as [`Element`] is.
 ///
 /// Sums, products, differences and quotients are computed in [`Element::Wide`], f32 or f64. Functions are computed in
 /// f64 and rounded once to the type.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a float element: f32, f16, bf16 or f64",
+    message = "`{Self}` is not a float element such as f32 or bf16",
     label = "a float is needed here"
 )]
 pub trait Float: Element<Wide: Element> {

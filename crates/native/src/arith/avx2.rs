@@ -1,6 +1,6 @@
 //! 32-byte vectors of x86-64: AVX2, and F16C for f16. Never FMA, which would round once where we round twice.
 
-use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
+use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_parts};
 use super::{Reducer, Target};
 use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
 use std::arch::x86_64::*;
@@ -170,9 +170,9 @@ lanes! { __m256i:
     i64 as __m256i: identity, identity; _mm256_add_epi64, mul_i64, max_i64, min_i64;
 }
 
-lanes_in_pairs! { __m256i, __m256:
-    f16: widen_f16, narrow_f16;
-    bf16: widen_bf16, narrow_bf16;
+lanes_in_parts! { __m256i, __m256:
+    f16 as 2: widen_f16, narrow_f16;
+    bf16 as 2: widen_bf16, narrow_bf16;
 }
 
 // `vex3`, because the assembler swaps operands too where that makes the encoding a byte shorter.

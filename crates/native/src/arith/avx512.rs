@@ -1,6 +1,6 @@
 //! 64-byte vectors of x86-64: AVX-512 F, BW, DQ and VL. Part vectors are masked loads and stores.
 
-use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
+use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_parts};
 use super::{Reducer, Target};
 use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
 use std::arch::x86_64::*;
@@ -101,9 +101,9 @@ lanes! { __m512i:
     i64 as __m512i: identity, identity; _mm512_add_epi64, _mm512_mullo_epi64, _mm512_max_epi64, _mm512_min_epi64;
 }
 
-lanes_in_pairs! { __m512i, __m512:
-    f16: widen_f16, narrow_f16;
-    bf16: widen_bf16, narrow_bf16;
+lanes_in_parts! { __m512i, __m512:
+    f16 as 2: widen_f16, narrow_f16;
+    bf16 as 2: widen_bf16, narrow_bf16;
 }
 
 in_order! { "avx512f", zmm_reg:

@@ -1,6 +1,6 @@
 //! 16-byte vectors of little-endian aarch64.
 
-use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
+use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_parts};
 use super::{Reducer, Target};
 use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
 use std::arch::aarch64::*;
@@ -71,9 +71,9 @@ lanes! { uint8x16_t:
     i64 as int64x2_t: vreinterpretq_s64_u8, vreinterpretq_u8_s64; vaddq_s64, mul_i64, max_i64, min_i64;
 }
 
-lanes_in_pairs! { uint8x16_t, float32x4_t:
-    f16: widen_f16, narrow_f16;
-    bf16: widen_bf16, narrow_bf16;
+lanes_in_parts! { uint8x16_t, float32x4_t:
+    f16 as 2: widen_f16, narrow_f16;
+    bf16 as 2: widen_bf16, narrow_bf16;
 }
 
 in_order! { "neon", vreg:

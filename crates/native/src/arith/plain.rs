@@ -1,7 +1,8 @@
 //! The loops without vectors: one relaxed atomic access per element, so that a race is not a data race.
 
 use super::{Reducer, Target};
-use ringwork_isa::{Dtype, Element, ReduceOp, bf16, f16, with_dtype};
+use ringwork_isa::elements::*;
+use ringwork_isa::{Dtype, Element, ReduceOp, with_dtype};
 use std::convert::identity;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI8, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64};

@@ -70,13 +70,10 @@ fn elements(rng: &mut Rng, dtype: Dtype, count: usize) -> Vec<u8> {
 /// Zeros, units, extremes; for floats also infinities, NaNs (quiet, signalling, signed), subnormals and ties.
 fn specials(dtype: Dtype) -> Vec<u64> {
     let sign = 1u64 << (dtype.bytes() * 8 - 1);
-    let mantissa_bits = match dtype {
-        Dtype::F16 => 10,
-        Dtype::BF16 => 7,
-        Dtype::F32 => 23,
-        Dtype::F64 => 52,
-        _ => return vec![0, 1, u64::MAX, sign, sign - 1, sign + 1],
-    };
+    if !dtype.is_float() {
+        return vec![0, 1, u64::MAX, sign, sign - 1, sign + 1];
+    }
+    let mantissa_bits = dtype.exact_integers().ilog2() - 1;
     let unit = 1u64 << mantissa_bits;
     let infinity = sign - unit;
     let quiet = unit >> 1;
