@@ -3,7 +3,10 @@
 //! Every arithmetic rule that must be the same on all platforms is here, once: widening, combining,
 //! rounding. Fast implementations elsewhere are tested equal to these, bit for bit.
 
+mod f8;
+
 use crate::ReduceOp;
+use f8::{f8e4m3, f8e5m2};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -32,11 +35,15 @@ pub enum Dtype {
     I32 = 6 << 2 | 2,
     /// 64-bit signed integer.
     I64 = 7 << 2 | 3,
+    /// 8-bit float with 4 bits of exponent and 3 of mantissa, as in the OCP specification.
+    F8E4M3 = 8 << 2,
+    /// 8-bit float with 5 bits of exponent and 2 of mantissa, as in the OCP specification.
+    F8E5M2 = 9 << 2,
 }
 
 impl Dtype {
     /// Every dtype, in the order they are listed to users.
-    pub const ALL: [Dtype; 8] = [
+    pub const ALL: [Dtype; 10] = [
         Dtype::F32,
         Dtype::F16,
         Dtype::BF16,
@@ -45,6 +52,8 @@ impl Dtype {
         Dtype::U8,
         Dtype::I32,
         Dtype::I64,
+        Dtype::F8E4M3,
+        Dtype::F8E5M2,
     ];
 
     /// Bytes of one element.
@@ -64,7 +73,7 @@ impl Dtype {
     /// Whether it has fractions.
     #[must_use]
     pub const fn is_float(self) -> bool {
-        matches!(self, Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F64)
+        !matches!(self, Dtype::I8 | Dtype::U8 | Dtype::I32 | Dtype::I64)
     }
 
     /// The name a user types: `f32`, `bf16`, ...
@@ -79,6 +88,8 @@ impl Dtype {
             Dtype::U8 => "u8",
             Dtype::I32 => "i32",
             Dtype::I64 => "i64",
+            Dtype::F8E4M3 => "f8e4m3",
+            Dtype::F8E5M2 => "f8e5m2",
         }
     }
 
@@ -94,6 +105,8 @@ impl Dtype {
             Dtype::U8 => "uint8",
             Dtype::I32 => "int32",
             Dtype::I64 => "int64",
+            Dtype::F8E4M3 => "float8_e4m3fn",
+            Dtype::F8E5M2 => "float8_e5m2",
         }
     }
 
@@ -106,6 +119,8 @@ impl Dtype {
             Dtype::U8 => 1,
             Dtype::F16 | Dtype::F32 | Dtype::F64 => 2,
             Dtype::BF16 => 4,
+            Dtype::F8E4M3 => 10,
+            Dtype::F8E5M2 => 12,
         }
     }
 
@@ -121,6 +136,8 @@ impl Dtype {
             Dtype::U8 => u8::MAX as i64,
             Dtype::I32 => i32::MAX as i64,
             Dtype::I64 => i64::MAX,
+            Dtype::F8E4M3 => 1 << 4,
+            Dtype::F8E5M2 => 1 << 3,
         }
     }
 
@@ -150,6 +167,7 @@ impl FromStr for Dtype {
 
 /// The element types that Rust does not have itself.
 pub mod elements {
+    pub use super::f8::{f8e4m3, f8e5m2};
     pub use half::{bf16, f16};
 }
 
@@ -163,7 +181,7 @@ pub trait Element:
 {
     /// This type as a value.
     const DTYPE: Dtype;
-    /// What sums and products of this type are kept in: f32 for the 16-bit floats, else the type itself.
+    /// What sums and products of this type are kept in: f32 for shorter floats, else the type itself.
     type Wide: Copy + fmt::Debug + Send + Sync;
     /// Into the accumulator; exact.
     fn widen(self) -> Self::Wide;
@@ -275,8 +293,18 @@ fn nearest_bf16(value: f64) -> bf16 {
     bf16::from_f32(rounded_to_odd(value))
 }
 
-/// An f32 that rounds to a 16-bit float as `value` does: `value` itself, or that neighbour of it whose last bit is one. An
-/// inexact f32 is then never in the middle between two 16-bit floats.
+#[inline(always)]
+fn nearest_f8e4m3(value: f64) -> f8e4m3 {
+    f8e4m3::from_f32(rounded_to_odd(value))
+}
+
+#[inline(always)]
+fn nearest_f8e5m2(value: f64) -> f8e5m2 {
+    f8e5m2::from_f32(rounded_to_odd(value))
+}
+
+/// An f32 that rounds to a shorter float as `value` does: `value` itself, or that neighbour of it whose last bit is one. An
+/// inexact f32 is then never in the middle between two of them.
 #[inline(always)]
 fn rounded_to_odd(value: f64) -> f32 {
     let near = nearest_f32(value);
@@ -294,7 +322,9 @@ float! {
     f32 => F32, f32, |x| x, |x| x, |v: i64| v as f32, f64::from, nearest_f32;
     f64 => F64, f64, |x| x, |x| x, |v: i64| v as f64, |x| x, |x| x;
     f16 => F16, f32, f16::to_f32, f16::from_f32, |v: i64| nearest_f16(v as f64), f64::from, nearest_f16;
-    bf16 => BF16, f32, bf16::to_f32, bf16::from_f32, |v: i64| nearest_bf16(v as f64), f64::from, nearest_bf16
+    bf16 => BF16, f32, bf16::to_f32, bf16::from_f32, |v: i64| nearest_bf16(v as f64), f64::from, nearest_bf16;
+    f8e4m3 => F8E4M3, f32, f8e4m3::to_f32, f8e4m3::from_f32, |v: i64| nearest_f8e4m3(v as f64), f64::from, nearest_f8e4m3;
+    f8e5m2 => F8E5M2, f32, f8e5m2::to_f32, f8e5m2::from_f32, |v: i64| nearest_f8e5m2(v as f64), f64::from, nearest_f8e5m2
 }
 
 integer! { i8 => I8, u8 => U8, i32 => I32, i64 => I64 }
@@ -340,6 +370,14 @@ macro_rules! with_dtype {
             }
             $crate::Dtype::I64 => {
                 type $T = i64;
+                $body
+            }
+            $crate::Dtype::F8E4M3 => {
+                type $T = $crate::f8e4m3;
+                $body
+            }
+            $crate::Dtype::F8E5M2 => {
+                type $T = $crate::f8e5m2;
                 $body
             }
         }

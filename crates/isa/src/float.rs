@@ -40,6 +40,8 @@ float! {
     f32: f32;
     f16: f32;
     bf16: f32;
+    f8e4m3: f32;
+    f8e5m2: f32;
     f64: f64
 }
 
@@ -68,6 +70,14 @@ macro_rules! with_float {
             }
             $crate::Dtype::F64 => {
                 type $T = f64;
+                ::std::option::Option::Some($body)
+            }
+            $crate::Dtype::F8E4M3 => {
+                type $T = $crate::f8e4m3;
+                ::std::option::Option::Some($body)
+            }
+            $crate::Dtype::F8E5M2 => {
+                type $T = $crate::f8e5m2;
                 ::std::option::Option::Some($body)
             }
             _ => ::std::option::Option::None,

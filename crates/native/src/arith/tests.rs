@@ -330,6 +330,28 @@ fn rounding_of_every_sixteen_bit_sum_with_a_tie_equals_the_reference() {
     }
 }
 
+/// All codes with all codes: every way in which two 8-bit floats can be added, multiplied, compared and rounded.
+#[test]
+#[cfg_attr(miri, ignore = "a million elements")]
+fn every_pair_of_eight_bit_floats_equals_the_reference() {
+    for dtype in [Dtype::F8E4M3, Dtype::F8E5M2] {
+        let left: Vec<u8> = (0..=u8::MAX).flat_map(|code| [code; 256]).collect();
+        let right: Vec<u8> = (0..=u8::MAX).flat_map(|_| 0..=u8::MAX).collect();
+        let sources = [left, right];
+        let mut memories = sources.clone().map(|source| Memory::holding(&source, 0));
+        let pointers = memories.each_mut().map(|memory| memory.ptr().cast_const());
+        for op in ReduceOp::ALL {
+            let wanted = with_dtype!(dtype, T => reference::<T>(op, &sources, 1 << 16));
+            for isa in levels() {
+                let mut dst = Memory::new(1 << 16, 0);
+                // SAFETY: all three hold 2^16 elements.
+                unsafe { isa.reduce(dtype, op, dst.ptr(), &pointers, 1 << 16) };
+                with_dtype!(dtype, T => assert_same::<T>(op, &dst.contents(), &wanted, &(dtype, op, isa)));
+            }
+        }
+    }
+}
+
 /// Set on drop, so that a failed assertion ends the other thread too.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
