@@ -2,7 +2,7 @@
 
 use crate::devices::DeviceList;
 use crate::examples::{self, Choice, Example};
-use crate::job::{Job, Times};
+use crate::job::{Job, Times, exact_ranks};
 use crate::output::{announce, complain, print_error_text, print_text, say};
 use crate::sim::ccl;
 use crate::{EXIT_INTERRUPTED, interrupt, machine, report};
@@ -46,8 +46,7 @@ pub(crate) struct RunArguments {
     /// Elements per rank [default: 256]
     #[arg(long)]
     count: Option<usize>,
-    /// Type of the elements: f32, f16, bf16, f64, i8, u8, i32, i64 [default: f32, or what the example has]
-    #[arg(long)]
+    #[arg(long, help = format!("Type of the elements: {} [default: f32, or what the example has]", Dtype::names()))]
     dtype: Option<Dtype>,
     /// How often to do it, verifying every time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -254,15 +253,6 @@ fn grid(platform: &Platform, devices: &[u32]) -> Option<Vec<u32>> {
     }
     let rows = (1..=ranks).rfind(|rows| rows * rows <= ranks && ranks.is_multiple_of(*rows))?;
     Some(vec![ranks / rows, rows])
-}
-
-/// The ranks whose patterns add up exactly.
-fn exact_ranks(dtype: Dtype) -> usize {
-    match dtype {
-        Dtype::F64 | Dtype::I64 => 1 << 20,
-        Dtype::F32 => 256,
-        _ => 64,
-    }
 }
 
 fn trace_format(path: &Path) -> Result<fn(&Timeline) -> String, String> {

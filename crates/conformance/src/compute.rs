@@ -23,12 +23,7 @@ fn f64s<T: Element>(tile: &Tile<T>) -> Vec<f64> {
 
 /// As near as the type's rounding lets it be, `steps` times over.
 fn near<T: Float>(got: &Tile<T>, wanted: &[f64], steps: f64) {
-    let unit = match T::DTYPE {
-        Dtype::F16 => 2f64.powi(-11),
-        Dtype::BF16 => 2f64.powi(-8),
-        Dtype::F32 => 2f64.powi(-24),
-        _ => 2f64.powi(-53),
-    };
+    let unit = 1.0 / T::DTYPE.exact_integers() as f64;
     assert_eq!(got.len(), wanted.len());
     for (got, wanted) in f64s(got).into_iter().zip(wanted) {
         let allowed = steps * unit * wanted.abs().max(1.0);

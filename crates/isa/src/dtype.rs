@@ -3,7 +3,10 @@
 //! Every arithmetic rule that must be the same on all platforms is here, once: widening, combining,
 //! rounding. Fast implementations elsewhere are tested equal to these, bit for bit.
 
+mod f8;
+
 use crate::ReduceOp;
+use f8::{f8e4m3, f8e5m2};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -32,11 +35,15 @@ pub enum Dtype {
     I32 = 6 << 2 | 2,
     /// 64-bit signed integer.
     I64 = 7 << 2 | 3,
+    /// 8-bit float with 4 bits of exponent and 3 of mantissa, as in the OCP specification.
+    F8E4M3 = 8 << 2,
+    /// 8-bit float with 5 bits of exponent and 2 of mantissa, as in the OCP specification.
+    F8E5M2 = 9 << 2,
 }
 
 impl Dtype {
     /// Every dtype, in the order they are listed to users.
-    pub const ALL: [Dtype; 8] = [
+    pub const ALL: [Dtype; 10] = [
         Dtype::F32,
         Dtype::F16,
         Dtype::BF16,
@@ -45,6 +52,8 @@ impl Dtype {
         Dtype::U8,
         Dtype::I32,
         Dtype::I64,
+        Dtype::F8E4M3,
+        Dtype::F8E5M2,
     ];
 
     /// Bytes of one element.
@@ -64,7 +73,7 @@ impl Dtype {
     /// Whether it has fractions.
     #[must_use]
     pub const fn is_float(self) -> bool {
-        matches!(self, Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F64)
+        !matches!(self, Dtype::I8 | Dtype::U8 | Dtype::I32 | Dtype::I64)
     }
 
     /// The name a user types: `f32`, `bf16`, ...
@@ -79,7 +88,63 @@ impl Dtype {
             Dtype::U8 => "u8",
             Dtype::I32 => "i32",
             Dtype::I64 => "i64",
+            Dtype::F8E4M3 => "f8e4m3",
+            Dtype::F8E5M2 => "f8e5m2",
         }
+    }
+
+    /// The name that NumPy and torch have for it; [`FromStr`] takes it too.
+    #[must_use]
+    pub const fn array_name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "float32",
+            Dtype::F16 => "float16",
+            Dtype::BF16 => "bfloat16",
+            Dtype::F64 => "float64",
+            Dtype::I8 => "int8",
+            Dtype::U8 => "uint8",
+            Dtype::I32 => "int32",
+            Dtype::I64 => "int64",
+            Dtype::F8E4M3 => "float8_e4m3fn",
+            Dtype::F8E5M2 => "float8_e5m2",
+        }
+    }
+
+    /// The number of its kind in [DLPack](https://dmlc.github.io/dlpack/latest/), the format in which tensors are
+    /// exchanged between libraries.
+    #[must_use]
+    pub const fn dlpack_code(self) -> u8 {
+        match self {
+            Dtype::I8 | Dtype::I32 | Dtype::I64 => 0,
+            Dtype::U8 => 1,
+            Dtype::F16 | Dtype::F32 | Dtype::F64 => 2,
+            Dtype::BF16 => 4,
+            Dtype::F8E4M3 => 10,
+            Dtype::F8E5M2 => 12,
+        }
+    }
+
+    /// The largest `n` such that it can hold every integer from 0 to `n`.
+    #[must_use]
+    pub const fn exact_integers(self) -> i64 {
+        match self {
+            Dtype::F32 => 1 << 24,
+            Dtype::F16 => 1 << 11,
+            Dtype::BF16 => 1 << 8,
+            Dtype::F64 => 1 << 53,
+            Dtype::I8 => i8::MAX as i64,
+            Dtype::U8 => u8::MAX as i64,
+            Dtype::I32 => i32::MAX as i64,
+            Dtype::I64 => i64::MAX,
+            Dtype::F8E4M3 => 1 << 4,
+            Dtype::F8E5M2 => 1 << 3,
+        }
+    }
+
+    /// The names of all, for messages: `f32, f16, ...`.
+    #[must_use]
+    pub fn names() -> String {
+        Dtype::ALL.map(Dtype::name).join(", ")
     }
 }
 
@@ -92,15 +157,23 @@ impl fmt::Display for Dtype {
 impl FromStr for Dtype {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {
-        Dtype::ALL.into_iter().find(|d| d.name() == name).ok_or_else(|| {
-            format!("`{name}` is not a dtype; use one of f32, f16, bf16, f64, i8, u8, i32, i64")
-        })
+        let known = |dtype: &Dtype| dtype.name() == name || dtype.array_name() == name;
+        Dtype::ALL
+            .into_iter()
+            .find(known)
+            .ok_or_else(|| format!("`{name}` is not a dtype; use one of {}", Dtype::names()))
     }
+}
+
+/// The element types that Rust does not have itself.
+pub mod elements {
+    pub use super::f8::{f8e4m3, f8e5m2};
+    pub use half::{bf16, f16};
 }
 
 /// A type that tensors are made of. Sealed: the set of dtypes is part of the instruction set.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not an element type: f32, f16, bf16, f64, i8, u8, i32 or i64",
+    message = "`{Self}` is not an element type: a float such as f32 or bf16, or an integer such as i32",
     label = "tensors, regions and tiles are not made of this type"
 )]
 pub trait Element:
@@ -108,7 +181,7 @@ pub trait Element:
 {
     /// This type as a value.
     const DTYPE: Dtype;
-    /// What sums and products of this type are kept in: f32 for the 16-bit floats, else the type itself.
+    /// What sums and products of this type are kept in: f32 for shorter floats, else the type itself.
     type Wide: Copy + fmt::Debug + Send + Sync;
     /// Into the accumulator; exact.
     fn widen(self) -> Self::Wide;
@@ -220,8 +293,18 @@ fn nearest_bf16(value: f64) -> bf16 {
     bf16::from_f32(rounded_to_odd(value))
 }
 
-/// An f32 that rounds to a 16-bit float as `value` does: `value` itself, or that neighbour of it whose last bit is one. An
-/// inexact f32 is then never in the middle between two 16-bit floats.
+#[inline(always)]
+fn nearest_f8e4m3(value: f64) -> f8e4m3 {
+    f8e4m3::from_f32(rounded_to_odd(value))
+}
+
+#[inline(always)]
+fn nearest_f8e5m2(value: f64) -> f8e5m2 {
+    f8e5m2::from_f32(rounded_to_odd(value))
+}
+
+/// An f32 that rounds to a shorter float as `value` does: `value` itself, or that neighbour of it whose last bit is one. An
+/// inexact f32 is then never in the middle between two of them.
 #[inline(always)]
 fn rounded_to_odd(value: f64) -> f32 {
     let near = nearest_f32(value);
@@ -239,7 +322,9 @@ float! {
     f32 => F32, f32, |x| x, |x| x, |v: i64| v as f32, f64::from, nearest_f32;
     f64 => F64, f64, |x| x, |x| x, |v: i64| v as f64, |x| x, |x| x;
     f16 => F16, f32, f16::to_f32, f16::from_f32, |v: i64| nearest_f16(v as f64), f64::from, nearest_f16;
-    bf16 => BF16, f32, bf16::to_f32, bf16::from_f32, |v: i64| nearest_bf16(v as f64), f64::from, nearest_bf16
+    bf16 => BF16, f32, bf16::to_f32, bf16::from_f32, |v: i64| nearest_bf16(v as f64), f64::from, nearest_bf16;
+    f8e4m3 => F8E4M3, f32, f8e4m3::to_f32, f8e4m3::from_f32, |v: i64| nearest_f8e4m3(v as f64), f64::from, nearest_f8e4m3;
+    f8e5m2 => F8E5M2, f32, f8e5m2::to_f32, f8e5m2::from_f32, |v: i64| nearest_f8e5m2(v as f64), f64::from, nearest_f8e5m2
 }
 
 integer! { i8 => I8, u8 => U8, i32 => I32, i64 => I64 }
@@ -287,6 +372,14 @@ macro_rules! with_dtype {
                 type $T = i64;
                 $body
             }
+            $crate::Dtype::F8E4M3 => {
+                type $T = $crate::f8e4m3;
+                $body
+            }
+            $crate::Dtype::F8E5M2 => {
+                type $T = $crate::f8e5m2;
+                $body
+            }
         }
     };
 }
@@ -300,9 +393,14 @@ mod tests {
         for (index, dtype) in Dtype::ALL.into_iter().enumerate() {
             assert_eq!(dtype.index(), index);
             assert_eq!(dtype.name().parse(), Ok(dtype));
+            assert_eq!(dtype.array_name().parse(), Ok(dtype));
             with_dtype!(dtype, T => {
                 assert_eq!(T::DTYPE, dtype);
                 assert_eq!(std::mem::size_of::<T>(), dtype.bytes());
+                let exact = |value: i64| T::from_i64(value).to_i64() == value;
+                let most = dtype.exact_integers();
+                assert!(exact(most) && exact(most - 1), "{dtype}");
+                assert!(most == i64::MAX || !exact(most + 1), "{dtype}");
             });
         }
         assert!("f31".parse::<Dtype>().unwrap_err().contains("f31"));

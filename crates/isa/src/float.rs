@@ -3,14 +3,14 @@
 pub(crate) mod elementary;
 
 use crate::Element;
-use half::{bf16, f16};
+use crate::elements::*;
 
 /// An element type with fractions. Sealed, as [`Element`] is.
 ///
 /// Sums, products, differences and quotients are computed in [`Element::Wide`], f32 or f64. Functions are computed in
 /// f64 and rounded once to the type.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a float element: f32, f16, bf16 or f64",
+    message = "`{Self}` is not a float element such as f32 or bf16",
     label = "a float is needed here"
 )]
 pub trait Float: Element<Wide: Element> {
@@ -40,6 +40,8 @@ float! {
     f32: f32;
     f16: f32;
     bf16: f32;
+    f8e4m3: f32;
+    f8e5m2: f32;
     f64: f64
 }
 
@@ -68,6 +70,14 @@ macro_rules! with_float {
             }
             $crate::Dtype::F64 => {
                 type $T = f64;
+                ::std::option::Option::Some($body)
+            }
+            $crate::Dtype::F8E4M3 => {
+                type $T = $crate::f8e4m3;
+                ::std::option::Option::Some($body)
+            }
+            $crate::Dtype::F8E5M2 => {
+                type $T = $crate::f8e5m2;
                 ::std::option::Option::Some($body)
             }
             _ => ::std::option::Option::None,

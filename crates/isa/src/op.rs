@@ -43,6 +43,12 @@ impl ReduceOp {
             ReduceOp::Avg => "avg",
         }
     }
+
+    /// The names of all, for messages: `sum, max, ...`.
+    #[must_use]
+    pub fn names() -> String {
+        ReduceOp::ALL.map(ReduceOp::name).join(", ")
+    }
 }
 
 impl fmt::Display for ReduceOp {
@@ -57,6 +63,6 @@ impl FromStr for ReduceOp {
         ReduceOp::ALL
             .into_iter()
             .find(|op| op.name() == name)
-            .ok_or_else(|| format!("`{name}` is not a reduction; use one of sum, max, min, prod, avg"))
+            .ok_or_else(|| format!("`{name}` is not a reduction; use one of {}", ReduceOp::names()))
     }
 }

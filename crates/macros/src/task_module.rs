@@ -104,11 +104,10 @@ fn return_kernel_result(function: &mut ItemFn, runtime: &TokenStream) -> Option<
 
 /// The element types of a function: its type parameters after the first `others`.
 fn elements(kind: &Kind, function: &ItemFn, others: usize) -> Result<Vec<Element>> {
-    /// Two that are any element, or three that are floats.
-    const MOST_COMBINATIONS: usize = 64;
+    /// The function is compiled for every combination of them.
+    const MOST_ELEMENT_TYPES: usize = 2;
     let generics = &function.sig.generics;
     let mut elements = Vec::new();
-    let mut combinations = 1;
     for parameter in generics.params.iter().skip(others) {
         let GenericParam::Type(parameter) = parameter else {
             let message = format!("a parameter of #[{}] is an element type: `T: Element`", kind.what);
@@ -126,11 +125,9 @@ fn elements(kind: &Kind, function: &ItemFn, others: usize) -> Result<Vec<Element
             let message = format!("say which element types: `{name}: Element` or `{name}: Float`");
             return Err(Error::new_spanned(parameter, message));
         }
-        combinations *= if is_float { 4 } else { 8 };
-        if combinations > MOST_COMBINATIONS {
+        if elements.len() == MOST_ELEMENT_TYPES {
             let message = format!(
-                "compiled for {combinations} combinations of element types, where {MOST_COMBINATIONS} are allowed; \
-                 use `Float` or a fixed type"
+                "compiled for every combination of its element types, of which {MOST_ELEMENT_TYPES} are allowed; use a fixed type"
             );
             return Err(Error::new_spanned(parameter, message));
         }

@@ -354,17 +354,6 @@ pub(crate) fn dtype_of(object: &Bound<'_, PyAny>, call: &str) -> PyResult<Dtype>
 }
 
 pub(crate) fn parse_dtype(py: Python<'_>, call: &str, name: &str) -> PyResult<Dtype> {
-    let ours = match name {
-        "float32" => "f32",
-        "float16" => "f16",
-        "bfloat16" => "bf16",
-        "float64" => "f64",
-        "int8" => "i8",
-        "uint8" => "u8",
-        "int32" => "i32",
-        "int64" => "i64",
-        other => other,
-    };
-    ours.parse::<Dtype>()
+    name.parse::<Dtype>()
         .map_err(|error| argument(py, call, &error.to_string()))
 }

@@ -51,7 +51,7 @@ fn format(dtype: Dtype) -> Option<&'static CStr> {
         Dtype::U8 => c"B",
         Dtype::I32 => c"i",
         Dtype::I64 => c"q",
-        Dtype::BF16 => return None,
+        _ => return None,
     })
 }
 

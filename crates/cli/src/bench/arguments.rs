@@ -53,11 +53,9 @@ pub(crate) struct BenchArguments {
     /// Check every value of the result: 1 or 0
     #[arg(short = 'c', long, value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub(crate) check: u8,
-    /// Reduction: sum, prod, min, max, or all
-    #[arg(short = 'o', long = "redop", value_name = "OP", default_value = "sum")]
+    #[arg(short = 'o', long = "redop", help = format!("Reduction: {}, or all", ReduceOp::names()), value_name = "OP", default_value = "sum")]
     pub(crate) redops: Choice<ReduceOp>,
-    /// Element type: f32, f16, bf16, f64, i8, u8, i32, i64, or all
-    #[arg(short = 'd', long = "datatype", value_name = "TYPE", default_value = "f32")]
+    #[arg(short = 'd', long = "datatype", help = format!("Element type: {}, or all", Dtype::names()), value_name = "TYPE", default_value = "f32")]
     pub(crate) dtypes: Choice<Dtype>,
     /// Root: a rank; all, one after the other; or a new one for every call, so that calls cannot overlap
     #[arg(short = 'r', long, default_value = "rotate")]

@@ -71,8 +71,8 @@ pub(crate) struct SimArguments {
     /// How many ranks take part [default: what --ccl says, else all of the machine]
     #[arg(short = 'g', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ranks: Option<u32>,
-    /// Element type: f32, f16, bf16, f64, i8, u8, i32, i64 [default: what --ccl says, else f32]
-    #[arg(short = 'd', long, value_name = "TYPE")]
+    #[arg(short = 'd', long, value_name = "TYPE",
+        help = format!("Element type: {} [default: what --ccl says, else f32]", Dtype::names()))]
     dtype: Option<Dtype>,
     /// Bytes of scratch per rank; more than fits moves in chunks [default: as much as everything takes at once]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]

@@ -207,7 +207,7 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
 
 /// Refuses to verify where sums of so many ranks cannot be exact.
 fn check_exact(call: &Call) -> Result<(), String> {
-    let narrow = matches!(call.dtype, Dtype::BF16 | Dtype::F16 | Dtype::I8 | Dtype::U8);
+    let narrow = call.dtype.exact_integers() < 1 << 24;
     if call.ranks > 64 && narrow && !call.timing_only {
         return Err(format!(
             "{} cannot hold exact sums of {} ranks to verify; use --dtype f32 or --timing-only",

@@ -1,8 +1,8 @@
 //! 32-byte vectors of x86-64: AVX2, and F16C for f16. Never FMA, which would round once where we round twice.
 
-use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
+use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_parts};
 use super::{Reducer, Target};
-use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
+use ringwork_isa::{Dtype, ReduceOp, bf16, f8e4m3, f8e5m2, f16, with_dtype};
 use std::arch::x86_64::*;
 use std::convert::identity;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -170,9 +170,11 @@ lanes! { __m256i:
     i64 as __m256i: identity, identity; _mm256_add_epi64, mul_i64, max_i64, min_i64;
 }
 
-lanes_in_pairs! { __m256i, __m256:
-    f16: widen_f16, narrow_f16;
-    bf16: widen_bf16, narrow_bf16;
+lanes_in_parts! { __m256i, __m256:
+    f16 as 2: widen_f16, narrow_f16;
+    bf16 as 2: widen_bf16, narrow_bf16;
+    f8e4m3 as 4: widen_f8::<20, 7, 0x7F>, narrow_f8::<20, 7, 0x7F>;
+    f8e5m2 as 4: widen_f8::<21, 15, 0x7C>, narrow_f8::<21, 15, 0x7C>;
 }
 
 // `vex3`, because the assembler swaps operands too where that makes the encoding a byte shorter.
@@ -307,4 +309,58 @@ fn round_bf16(acc: __m256) -> __m256i {
         quiet,
         _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(acc, acc)),
     )
+}
+
+/// Byte `k` of every word in register `k`. As `to_f32`, whose mantissa is `SHIFT` bits from that of an f32, whose exponent has this
+/// bias, and whose codes from `PAST` on are not finite.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn widen_f8<const SHIFT: i32, const BIAS: u32, const PAST: i32>(lanes: __m256i) -> [__m256; 4] {
+    let widen = |byte: __m256i| {
+        let code = _mm256_and_si256(byte, _mm256_set1_epi32(0x7F));
+        let sign = _mm256_slli_epi32::<31>(_mm256_srli_epi32::<7>(byte));
+        let shifted = _mm256_slli_epi32::<SHIFT>(code);
+        let scale = _mm256_set1_ps(f32::from_bits((254 - BIAS) << 23));
+        let finite = _mm256_castps_si256(_mm256_mul_ps(_mm256_castsi256_ps(shifted), scale));
+        let other = _mm256_or_si256(shifted, _mm256_set1_epi32(0x7F80_0000));
+        let past = _mm256_cmpgt_epi32(code, _mm256_set1_epi32(PAST - 1));
+        _mm256_castsi256_ps(_mm256_or_si256(sign, _mm256_blendv_epi8(finite, other, past)))
+    };
+    [
+        widen(lanes),
+        widen(_mm256_srli_epi32::<8>(lanes)),
+        widen(_mm256_srli_epi32::<16>(lanes)),
+        widen(_mm256_srli_epi32::<24>(lanes)),
+    ]
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn narrow_f8<const SHIFT: i32, const BIAS: u32, const PAST: i32>(acc: [__m256; 4]) -> __m256i {
+    let [first, second, third, fourth] = acc.map(|acc| round_f8::<SHIFT, BIAS, PAST>(acc));
+    let low = _mm256_or_si256(first, _mm256_slli_epi32::<8>(second));
+    let high = _mm256_or_si256(_mm256_slli_epi32::<16>(third), _mm256_slli_epi32::<24>(fourth));
+    _mm256_or_si256(low, high)
+}
+
+/// As `from_f32`: the code in the lowest byte of each lane, the others zero.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn round_f8<const SHIFT: i32, const BIAS: u32, const PAST: i32>(acc: __m256) -> __m256i {
+    let bits = _mm256_castps_si256(acc);
+    let magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7FFF_FFFF));
+    let sign = _mm256_and_si256(_mm256_srli_epi32::<24>(bits), _mm256_set1_epi32(0x80));
+    let last_kept = _mm256_and_si256(_mm256_srli_epi32::<SHIFT>(magnitude), _mm256_set1_epi32(1));
+    let half = _mm256_set1_epi32((1 << (SHIFT - 1)) - 1);
+    let rounded = _mm256_add_epi32(_mm256_add_epi32(magnitude, half), last_kept);
+    let bias = _mm256_set1_epi32(((127 - BIAS) << (23 - SHIFT)).cast_signed());
+    let normal = _mm256_sub_epi32(_mm256_srli_epi32::<SHIFT>(rounded), bias);
+    let normal = _mm256_min_epi32(normal, _mm256_set1_epi32(PAST));
+    let unit = _mm256_set1_ps(f32::from_bits((128 - BIAS + SHIFT.cast_unsigned()) << 23));
+    let small = _mm256_castps_si256(_mm256_add_ps(_mm256_castsi256_ps(magnitude), unit));
+    let small = _mm256_sub_epi32(small, _mm256_castps_si256(unit));
+    let least = _mm256_set1_epi32(((128 - BIAS) << 23).cast_signed());
+    let code = _mm256_blendv_epi8(normal, small, _mm256_cmpgt_epi32(least, magnitude));
+    let nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7F80_0000));
+    _mm256_or_si256(sign, _mm256_blendv_epi8(code, _mm256_set1_epi32(0x7F), nan))
 }

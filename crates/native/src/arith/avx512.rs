@@ -1,8 +1,8 @@
 //! 64-byte vectors of x86-64: AVX-512 F, BW, DQ and VL. Part vectors are masked loads and stores.
 
-use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
+use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_parts};
 use super::{Reducer, Target};
-use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
+use ringwork_isa::{Dtype, ReduceOp, bf16, f8e4m3, f8e5m2, f16, with_dtype};
 use std::arch::x86_64::*;
 use std::convert::identity;
 
@@ -101,9 +101,11 @@ lanes! { __m512i:
     i64 as __m512i: identity, identity; _mm512_add_epi64, _mm512_mullo_epi64, _mm512_max_epi64, _mm512_min_epi64;
 }
 
-lanes_in_pairs! { __m512i, __m512:
-    f16: widen_f16, narrow_f16;
-    bf16: widen_bf16, narrow_bf16;
+lanes_in_parts! { __m512i, __m512:
+    f16 as 2: widen_f16, narrow_f16;
+    bf16 as 2: widen_bf16, narrow_bf16;
+    f8e4m3 as 4: widen_f8::<20, 7, 0x7F>, narrow_f8::<20, 7, 0x7F>;
+    f8e5m2 as 4: widen_f8::<21, 15, 0x7C>, narrow_f8::<21, 15, 0x7C>;
 }
 
 in_order! { "avx512f", zmm_reg:
@@ -212,4 +214,58 @@ fn round_bf16(acc: __m512) -> __m512i {
     let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), last_kept);
     let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(acc, acc);
     _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x0040_0000))
+}
+
+/// Byte `k` of every word in register `k`. As `to_f32`, whose mantissa is `SHIFT` bits from that of an f32, whose exponent has this
+/// bias, and whose codes from `PAST` on are not finite.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn widen_f8<const SHIFT: u32, const BIAS: u32, const PAST: i32>(lanes: __m512i) -> [__m512; 4] {
+    let widen = |byte: __m512i| {
+        let code = _mm512_and_si512(byte, _mm512_set1_epi32(0x7F));
+        let sign = _mm512_slli_epi32::<31>(_mm512_srli_epi32::<7>(byte));
+        let shifted = _mm512_slli_epi32::<SHIFT>(code);
+        let scale = _mm512_set1_ps(f32::from_bits((254 - BIAS) << 23));
+        let finite = _mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(shifted), scale));
+        let past = _mm512_cmpgt_epi32_mask(code, _mm512_set1_epi32(PAST - 1));
+        let magnitude = _mm512_mask_or_epi32(finite, past, shifted, _mm512_set1_epi32(0x7F80_0000));
+        _mm512_castsi512_ps(_mm512_or_si512(sign, magnitude))
+    };
+    [
+        widen(lanes),
+        widen(_mm512_srli_epi32::<8>(lanes)),
+        widen(_mm512_srli_epi32::<16>(lanes)),
+        widen(_mm512_srli_epi32::<24>(lanes)),
+    ]
+}
+
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn narrow_f8<const SHIFT: u32, const BIAS: u32, const PAST: i32>(acc: [__m512; 4]) -> __m512i {
+    let [first, second, third, fourth] = acc.map(|acc| round_f8::<SHIFT, BIAS, PAST>(acc));
+    let low = _mm512_or_si512(first, _mm512_slli_epi32::<8>(second));
+    let high = _mm512_or_si512(_mm512_slli_epi32::<16>(third), _mm512_slli_epi32::<24>(fourth));
+    _mm512_or_si512(low, high)
+}
+
+/// As `from_f32`: the code in the lowest byte of each lane, the others zero.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn round_f8<const SHIFT: u32, const BIAS: u32, const PAST: i32>(acc: __m512) -> __m512i {
+    let bits = _mm512_castps_si512(acc);
+    let magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7FFF_FFFF));
+    let sign = _mm512_and_si512(_mm512_srli_epi32::<24>(bits), _mm512_set1_epi32(0x80));
+    let last_kept = _mm512_and_si512(_mm512_srli_epi32::<SHIFT>(magnitude), _mm512_set1_epi32(1));
+    let half = _mm512_set1_epi32((1 << (SHIFT - 1)) - 1);
+    let rounded = _mm512_add_epi32(_mm512_add_epi32(magnitude, half), last_kept);
+    let bias = _mm512_set1_epi32(((127 - BIAS) << (23 - SHIFT)).cast_signed());
+    let normal = _mm512_sub_epi32(_mm512_srli_epi32::<SHIFT>(rounded), bias);
+    let normal = _mm512_min_epi32(normal, _mm512_set1_epi32(PAST));
+    let unit = _mm512_set1_ps(f32::from_bits((128 - BIAS + SHIFT) << 23));
+    let small = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(magnitude), unit));
+    let small = _mm512_sub_epi32(small, _mm512_castps_si512(unit));
+    let least = _mm512_set1_epi32(((128 - BIAS) << 23).cast_signed());
+    let code = _mm512_mask_blend_epi32(_mm512_cmpgt_epi32_mask(least, magnitude), normal, small);
+    let nan = _mm512_cmpgt_epi32_mask(magnitude, _mm512_set1_epi32(0x7F80_0000));
+    _mm512_or_si512(sign, _mm512_mask_blend_epi32(nan, code, _mm512_set1_epi32(0x7F)))
 }

@@ -1,8 +1,8 @@
 //! 16-byte vectors of little-endian aarch64.
 
-use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_pairs};
+use super::vector::{self, Lanes, Register, in_order, lanes, lanes_in_parts};
 use super::{Reducer, Target};
-use ringwork_isa::{Dtype, ReduceOp, bf16, f16, with_dtype};
+use ringwork_isa::{Dtype, ReduceOp, bf16, f8e4m3, f8e5m2, f16, with_dtype};
 use std::arch::aarch64::*;
 use std::convert::identity;
 
@@ -71,9 +71,11 @@ lanes! { uint8x16_t:
     i64 as int64x2_t: vreinterpretq_s64_u8, vreinterpretq_u8_s64; vaddq_s64, mul_i64, max_i64, min_i64;
 }
 
-lanes_in_pairs! { uint8x16_t, float32x4_t:
-    f16: widen_f16, narrow_f16;
-    bf16: widen_bf16, narrow_bf16;
+lanes_in_parts! { uint8x16_t, float32x4_t:
+    f16 as 2: widen_f16, narrow_f16;
+    bf16 as 2: widen_bf16, narrow_bf16;
+    f8e4m3 as 4: widen_f8::<20, 7, 0x7F>, narrow_f8::<20, 7, 0x7F>;
+    f8e5m2 as 4: widen_f8::<21, 15, 0x7C>, narrow_f8::<21, 15, 0x7C>;
 }
 
 in_order! { "neon", vreg:
@@ -176,4 +178,61 @@ fn round_bf16(acc: float32x4_t) -> uint32x4_t {
     let rounded = vaddq_u32(vaddq_u32(bits, vdupq_n_u32(0x7FFF)), last_kept);
     let quiet = vorrq_u32(bits, vdupq_n_u32(0x0040_0000));
     vbslq_u32(vceqq_f32(acc, acc), rounded, quiet)
+}
+
+/// Byte `k` of every word in register `k`. As `to_f32`, whose mantissa is `SHIFT` bits from that of an f32, whose exponent has this
+/// bias, and whose codes from `PAST` on are not finite.
+#[target_feature(enable = "neon")]
+#[inline]
+fn widen_f8<const SHIFT: i32, const BIAS: u32, const PAST: u32>(lanes: uint8x16_t) -> [float32x4_t; 4] {
+    let widen = |byte: uint32x4_t| {
+        let code = vandq_u32(byte, vdupq_n_u32(0x7F));
+        let sign = vshlq_n_u32::<31>(vshrq_n_u32::<7>(byte));
+        let shifted = vshlq_n_u32::<SHIFT>(code);
+        let scale = vdupq_n_f32(f32::from_bits((254 - BIAS) << 23));
+        let finite = vreinterpretq_u32_f32(vmulq_f32(vreinterpretq_f32_u32(shifted), scale));
+        let other = vorrq_u32(shifted, vdupq_n_u32(0x7F80_0000));
+        let past = vcgeq_u32(code, vdupq_n_u32(PAST));
+        vreinterpretq_f32_u32(vorrq_u32(sign, vbslq_u32(past, other, finite)))
+    };
+    let lanes = vreinterpretq_u32_u8(lanes);
+    [
+        widen(lanes),
+        widen(vshrq_n_u32::<8>(lanes)),
+        widen(vshrq_n_u32::<16>(lanes)),
+        widen(vshrq_n_u32::<24>(lanes)),
+    ]
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn narrow_f8<const SHIFT: i32, const BIAS: u32, const PAST: u32>(acc: [float32x4_t; 4]) -> uint8x16_t {
+    let [first, second, third, fourth] = acc.map(|acc| round_f8::<SHIFT, BIAS, PAST>(acc));
+    let low = vorrq_u32(first, vshlq_n_u32::<8>(second));
+    let high = vorrq_u32(vshlq_n_u32::<16>(third), vshlq_n_u32::<24>(fourth));
+    vreinterpretq_u8_u32(vorrq_u32(low, high))
+}
+
+/// As `from_f32`: the code in the lowest byte of each lane, the others zero.
+#[target_feature(enable = "neon")]
+#[inline]
+fn round_f8<const SHIFT: i32, const BIAS: u32, const PAST: u32>(acc: float32x4_t) -> uint32x4_t {
+    let bits = vreinterpretq_u32_f32(acc);
+    let magnitude = vandq_u32(bits, vdupq_n_u32(0x7FFF_FFFF));
+    let sign = vandq_u32(vshrq_n_u32::<24>(bits), vdupq_n_u32(0x80));
+    let last_kept = vandq_u32(vshrq_n_u32::<SHIFT>(magnitude), vdupq_n_u32(1));
+    let half = vdupq_n_u32((1 << (SHIFT - 1)) - 1);
+    let rounded = vaddq_u32(vaddq_u32(magnitude, half), last_kept);
+    let bias = vdupq_n_u32((127 - BIAS) << (23 - SHIFT));
+    let normal = vminq_u32(vsubq_u32(vshrq_n_u32::<SHIFT>(rounded), bias), vdupq_n_u32(PAST));
+    let unit = vdupq_n_f32(f32::from_bits((128 - BIAS + SHIFT.cast_unsigned()) << 23));
+    let small = vreinterpretq_u32_f32(vaddq_f32(vreinterpretq_f32_u32(magnitude), unit));
+    let small = vsubq_u32(small, vreinterpretq_u32_f32(unit));
+    let code = vbslq_u32(
+        vcltq_u32(magnitude, vdupq_n_u32((128 - BIAS) << 23)),
+        small,
+        normal,
+    );
+    let nan = vcgtq_u32(magnitude, vdupq_n_u32(0x7F80_0000));
+    vorrq_u32(sign, vbslq_u32(nan, vdupq_n_u32(0x7F), code))
 }

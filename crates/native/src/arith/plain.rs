@@ -1,7 +1,8 @@
 //! The loops without vectors: one relaxed atomic access per element, so that a race is not a data race.
 
 use super::{Reducer, Target};
-use ringwork_isa::{Dtype, Element, ReduceOp, bf16, f16, with_dtype};
+use ringwork_isa::elements::*;
+use ringwork_isa::{Dtype, Element, ReduceOp, with_dtype};
 use std::convert::identity;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI8, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -42,6 +43,8 @@ cell! {
     f64: AtomicU64, f64::from_bits, f64::to_bits;
     f16: AtomicU16, f16::from_bits, f16::to_bits;
     bf16: AtomicU16, bf16::from_bits, bf16::to_bits;
+    f8e4m3: AtomicU8, f8e4m3::from_bits, f8e4m3::to_bits;
+    f8e5m2: AtomicU8, f8e5m2::from_bits, f8e5m2::to_bits;
     i8: AtomicI8, identity, identity;
     u8: AtomicU8, identity, identity;
     i32: AtomicI32, identity, identity;

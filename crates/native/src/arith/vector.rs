@@ -1,7 +1,7 @@
 //! The one loop: blocks of vectors folded over all sources, written against two small traits.
 //!
 //! [`Register`] says how bytes enter and leave a vector register; [`Lanes`] how an element type is computed
-//! in it. A level implements both with the [`lanes`] and [`lanes_in_pairs`] tables and instantiates the
+//! in it. A level implements both with the [`lanes`] and [`lanes_in_parts`] tables and instantiates the
 //! loops below inside functions that enable its instructions.
 //!
 //! Everything here is `#[inline(always)]`: intrinsics can only be inlined into a function that enables their
@@ -126,37 +126,42 @@ macro_rules! lanes {
 }
 pub(super) use lanes;
 
-/// Implements [`Lanes`] for 16-bit floats, accumulated in two registers of f32: `element: widen, narrow`.
-macro_rules! lanes_in_pairs {
-    ($register:ty, $acc:ty: $($element:ty: $widen:path, $narrow:path);* $(;)?) => {$(
+/// Implements [`Lanes`] for short floats, accumulated in several registers of f32: `element as registers: widen, narrow`.
+macro_rules! lanes_in_parts {
+    ($register:ty, $acc:ty: $($element:ty as $parts:literal: $widen:path, $narrow:path);* $(;)?) => {$(
         impl $crate::arith::vector::Lanes<$register> for $element {
-            type Acc = [$acc; 2];
+            type Acc = [$acc; $parts];
             #[inline(always)]
-            unsafe fn widen_lanes(lanes: $register) -> [$acc; 2] {
+            unsafe fn widen_lanes(lanes: $register) -> [$acc; $parts] {
                 // SAFETY: the caller has the level's instructions (ARITH-1); registers only.
                 unsafe { $widen(lanes) }
             }
             #[inline(always)]
-            unsafe fn narrow_lanes(acc: [$acc; 2]) -> $register {
+            unsafe fn narrow_lanes(acc: [$acc; $parts]) -> $register {
                 // SAFETY: as above.
                 unsafe { $narrow(acc) }
             }
             #[inline(always)]
-            unsafe fn combine_lanes(op: ringwork_isa::ReduceOp, acc: [$acc; 2], next: [$acc; 2]) -> [$acc; 2] {
-                // SAFETY: as above.
-                unsafe {
-                    [<f32 as $crate::arith::vector::Lanes<$register>>::combine_lanes(op, acc[0], next[0]), <f32 as $crate::arith::vector::Lanes<$register>>::combine_lanes(op, acc[1], next[1])]
+            unsafe fn combine_lanes(
+                op: ringwork_isa::ReduceOp,
+                mut acc: [$acc; $parts],
+                next: [$acc; $parts],
+            ) -> [$acc; $parts] {
+                for (acc, next) in acc.iter_mut().zip(next) {
+                    // SAFETY: as above.
+                    *acc = unsafe { <f32 as $crate::arith::vector::Lanes<$register>>::combine_lanes(op, *acc, next) };
                 }
+                acc
             }
             #[inline(always)]
-            unsafe fn finish_lanes(op: ringwork_isa::ReduceOp, acc: [$acc; 2], sources: usize) -> [$acc; 2] {
+            unsafe fn finish_lanes(op: ringwork_isa::ReduceOp, acc: [$acc; $parts], sources: usize) -> [$acc; $parts] {
                 // SAFETY: as above.
                 acc.map(|acc| unsafe { <f32 as $crate::arith::vector::Lanes<$register>>::finish_lanes(op, acc, sources) })
             }
         }
     )*};
 }
-pub(super) use lanes_in_pairs;
+pub(super) use lanes_in_parts;
 
 /// Defines functions of one instruction each, with the operands in the order given.
 ///

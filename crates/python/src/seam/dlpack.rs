@@ -58,16 +58,8 @@ struct Held {
 }
 
 fn tensor(held: &mut Held, window: &AnyWindow) -> Tensor {
-    let (code, bits) = match window.dtype() {
-        Dtype::F16 => (2, 16),
-        Dtype::F32 => (2, 32),
-        Dtype::F64 => (2, 64),
-        Dtype::BF16 => (4, 16),
-        Dtype::I8 => (0, 8),
-        Dtype::I32 => (0, 32),
-        Dtype::I64 => (0, 64),
-        Dtype::U8 => (1, 8),
-    };
+    let dtype = window.dtype();
+    let (code, bits) = (dtype.dlpack_code(), dtype.bytes() as u8 * 8);
     Tensor {
         data: window.pointer().cast(),
         device: [CPU, 0],

@@ -216,4 +216,4 @@ pub fn topology(text: &str) -> Topology {
     Topology::from_yaml("test", text).unwrap()
 }
 
-pub const DTYPES: [Dtype; 8] = Dtype::ALL;
+pub const DTYPES: &[Dtype] = &Dtype::ALL;
