@@ -183,6 +183,8 @@ impl State {
             None => {
                 let waiting = self.engine.successors(sent.task).map(TaskId::sequence);
                 self.history.waited_for(sent.task.sequence(), waiting);
+                let cells = sent.work.cells_to_start();
+                self.history.waited_for_signals(sent.task.sequence(), cells);
                 self.engine.complete(sent.task, on)
             }
             Some(cause) => {

@@ -209,6 +209,8 @@ impl State {
             Ok(()) => {
                 let waiting = self.engine.successors(task).map(TaskId::sequence);
                 self.history.waited_for(task.sequence(), waiting);
+                let cells = work.iter().flat_map(|work| work.cells_to_start());
+                self.history.waited_for_signals(task.sequence(), cells);
                 self.engine.complete(task, on)
             }
             Err(error) => {
