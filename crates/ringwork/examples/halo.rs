@@ -1,9 +1,9 @@
 //! A stencil over ranks: `ringwork launch -n 4 -- ./halo`. Each rank exchanges the edges of its part with its neighbours.
 #![allow(clippy::print_stdout, reason = "a program for people prints")]
 
-use ringwork::communicator::{Communicator, Error};
+use ringwork::communicator::Communicator;
 
-fn main() -> Result<(), Error> {
+fn main() -> ringwork::Result<()> {
     const INNER: usize = 8;
     let comm = Communicator::from_env()?;
     let (rank, size) = (comm.rank(), comm.size());
@@ -22,5 +22,6 @@ fn main() -> Result<(), Error> {
         line[1..=INNER].copy_from_slice(&inner);
     }
     println!("rank {rank}: {:.3} to {:.3}", line[1], line[INNER]);
-    comm.barrier()
+    comm.barrier()?;
+    Ok(())
 }

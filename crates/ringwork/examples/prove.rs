@@ -5,7 +5,7 @@ use ringwork::check::{Fault, prove};
 use ringwork::prelude::*;
 
 /// Writes my rank into the next rank's inbox, and reads what the rank before wrote into mine.
-async fn pass_on<C: Core>(core: &C, inbox: Shared<i32>, full: Signal, waits: bool) -> Result<()> {
+async fn pass_on<C: Core>(core: &C, inbox: Shared<i32>, full: Signal, waits: bool) -> KernelResult<()> {
     let next = Rank((inbox.me().0 + 1) % inbox.ranks());
     core.store(inbox.on(next)?, &Tile::new(vec![1])).await?;
     core.notify(full.on(next)?, Notify::Add(1)).await?;

@@ -7,7 +7,7 @@ use ringwork::prelude::*;
 #[kernel]
 async fn meet_or_fail<C: Core>(core: &C, meet: Barrier, fail: bool) -> Result<()> {
     if fail {
-        return Err(Error::failed("the input is not a number"));
+        return Err(KernelError::failed("the input is not a number"));
     }
     meet.arrive_and_wait(core).await
 }

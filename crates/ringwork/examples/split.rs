@@ -1,9 +1,9 @@
 //! Rows and columns: `ringwork launch -n 4 -- ./split`. Each rank is in two smaller communicators.
 
-use ringwork::communicator::{Communicator, Error};
+use ringwork::communicator::Communicator;
 use ringwork::isa::ReduceOp::Sum;
 
-fn main() -> Result<(), Error> {
+fn main() -> ringwork::Result<()> {
     const COLUMNS: u32 = 2;
     let comm = Communicator::from_env()?;
     let (row, column) = (comm.rank() / COLUMNS, comm.rank() % COLUMNS);
@@ -14,5 +14,6 @@ fn main() -> Result<(), Error> {
     along_column.all_reduce(&mut value, Sum)?; // data parallel
     let all = comm.size() * (comm.size() - 1) / 2;
     assert_eq!(value, [all as f32]);
-    comm.barrier()
+    comm.barrier()?;
+    Ok(())
 }

@@ -1,10 +1,10 @@
 //! A rank dies; the others go on without it: `ringwork launch --keep-going -n 4 -- ./survive`.
 #![allow(clippy::print_stdout, reason = "a program for people prints")]
 
-use ringwork::communicator::{Communicator, Error};
+use ringwork::communicator::Communicator;
 use ringwork::isa::ReduceOp::Sum;
 
-fn main() -> Result<(), Error> {
+fn main() -> ringwork::Result<()> {
     let mut comm = Communicator::from_env()?;
     let dies = comm.size() - 1;
     for step in 0..10 {
@@ -18,9 +18,10 @@ fn main() -> Result<(), Error> {
                 println!("{error}");
                 comm = comm.shrink()?; // a communicator of those that live
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
     println!("rank {} of {} has finished", comm.rank(), comm.size());
-    comm.barrier()
+    comm.barrier()?;
+    Ok(())
 }

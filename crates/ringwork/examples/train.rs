@@ -1,7 +1,7 @@
 //! Data-parallel training: `ringwork launch -n 4 -- ./train`. The gradients are averaged while the next ones are computed.
 #![allow(clippy::print_stdout, reason = "a program for people prints")]
 
-use ringwork::communicator::{Communicator, Error};
+use ringwork::communicator::Communicator;
 use ringwork::isa::ReduceOp::Avg;
 
 /// The derivative of (w * x - y)^2, for data of this rank on which w = 3 is best.
@@ -10,7 +10,7 @@ fn gradient(w: f32, rank: u32) -> f32 {
     2.0 * x * (w * x - 3.0 * x)
 }
 
-fn main() -> Result<(), Error> {
+fn main() -> ringwork::Result<()> {
     let comm = Communicator::from_env()?;
     let mut weights = vec![0.0f32; 2]; // two layers
     for _ in 0..50 {
@@ -25,5 +25,6 @@ fn main() -> Result<(), Error> {
     }
     println!("rank {}: weights {weights:?}", comm.rank());
     assert!(weights.iter().all(|w| (w - 3.0).abs() < 1e-3));
-    comm.barrier() // nobody leaves while another may still need it
+    comm.barrier()?; // nobody leaves while another may still need it
+    Ok(())
 }

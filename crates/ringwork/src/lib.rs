@@ -110,6 +110,30 @@ pub mod prelude {
     };
 }
 
+/// Mistakes that must not compile. What the compiler says about them is in the `on_unimplemented` attributes of the traits.
+///
+/// A tensor of another element type than the kernel's parameter:
+/// ```compile_fail,E0277
+/// use ringwork::prelude::*;
+/// #[kernel]
+/// async fn copy<C: Core>(core: &C, x: In<f32>, y: Out<f32>) -> Result<()> {
+///     core.copy(y, x).await
+/// }
+/// fn wrong(x: &Tensor<f64>, y: &Tensor<f32>) -> Task {
+///     copy::task(x, y)
+/// }
+/// ```
+///
+/// Operands of a copy the wrong way round:
+/// ```compile_fail,E0277
+/// use ringwork::prelude::*;
+/// async fn copy<C: Core>(core: &C, x: In<f32>, y: Out<f32>) -> KernelResult<()> {
+///     core.copy(x, y).await
+/// }
+/// ```
+#[cfg(doctest)]
+mod refused {}
+
 /// The programs in the pages that people read first, as tests.
 #[cfg(doctest)]
 mod pages {

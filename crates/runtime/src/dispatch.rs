@@ -186,6 +186,8 @@ impl State {
                 let waiting = self.engine.successors(sent.task).map(TaskId::sequence);
                 self.history.waited_for(sent.task.sequence(), waiting);
                 self.tell_ended(sent.task);
+                let cells = sent.work.cells_to_start();
+                self.history.waited_for_signals(sent.task.sequence(), cells);
                 self.engine.complete(sent.task, on)
             }
             Some(cause) => {

@@ -216,6 +216,8 @@ impl State {
                 let waiting = self.engine.successors(task).map(TaskId::sequence);
                 self.history.waited_for(task.sequence(), waiting);
                 self.tell_ended(task);
+                let cells = work.iter().flat_map(|work| work.cells_to_start());
+                self.history.waited_for_signals(task.sequence(), cells);
                 self.engine.complete(task, on)
             }
             Err(error) => {

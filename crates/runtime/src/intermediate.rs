@@ -126,7 +126,7 @@ impl State {
             base: layout.data_offset() + offset,
         };
         self.intermediates.insert(segment, placed);
-        let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
+        let bytes = (count as u64).saturating_mul(dtype.bytes() as u64);
         self.tell(Order::HandedOut {
             segment: placed.ring,
             bytes: placed.base..placed.base.saturating_add(bytes),

@@ -166,6 +166,7 @@ impl Orchestrator<'_> {
         let conditions = self.conditions.when.iter().chain(&self.conditions.until);
         let mut work = Arc::new(BoundTask {
             signals: conditions.map(|&(signal, ..)| signal).collect(),
+            to_start: self.conditions.when.len(),
             parts,
             segments,
         });

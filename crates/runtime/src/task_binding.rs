@@ -28,6 +28,16 @@ pub(crate) struct BoundTask {
     pub(crate) segments: Vec<Segment>,
     /// Signals that it waits for.
     pub(crate) signals: Vec<Signal>,
+    /// How many of these it needs to start; it needs the others to count as done.
+    pub(crate) to_start: usize,
+}
+
+impl BoundTask {
+    /// The cells of the signals that it needs to start.
+    pub(crate) fn cells_to_start(&self) -> impl Iterator<Item = u64> {
+        let to_start = self.signals.iter().take(self.to_start);
+        to_start.map(|signal| signal_id(signal).0)
+    }
 }
 
 /// What is to be done.

@@ -1,5 +1,5 @@
-//! The history of a node's tasks, for the timeline: which tasks each chip was sent, which task waited for which,
-//! and the closures that ran on the host. Bounded: new entries replace the oldest.
+//! The history of a node's tasks, for the timeline: which tasks each chip was sent, which task waited for which and for
+//! which signal, and the closures that ran on the host. Bounded: new entries replace the oldest.
 
 use std::collections::VecDeque;
 
@@ -21,6 +21,8 @@ pub(crate) struct TaskHistory {
     sent: VecDeque<u64>,
     /// Pairs of tasks, the second of which waited for the first.
     edges: VecDeque<(u64, u64)>,
+    /// Signals, by their cells, and the task that waited for each.
+    signals: VecDeque<(u64, u64)>,
     hosted: VecDeque<Hosted>,
 }
 
@@ -43,6 +45,7 @@ impl TaskHistory {
             first: 1,
             sent: VecDeque::new(),
             edges: VecDeque::new(),
+            signals: VecDeque::new(),
             hosted: VecDeque::new(),
         }
     }
@@ -70,6 +73,18 @@ impl TaskHistory {
         }
     }
 
+    /// This task waited for the signals in these cells, and is done.
+    pub(crate) fn waited_for_signals(&mut self, task: u64, cells: impl Iterator<Item = u64>) {
+        if self.on {
+            for cell in cells {
+                if self.signals.len() >= self.capacity * EDGES_PER_TASK {
+                    self.signals.pop_front();
+                }
+                self.signals.push_back((cell, task));
+            }
+        }
+    }
+
     pub(crate) fn hosted(&mut self, task: u64, name: String, sub_worker: u32, (start, end): (u64, u64)) {
         if self.on {
             if self.hosted.len() == HOSTED {
@@ -93,6 +108,11 @@ impl TaskHistory {
 
     pub(crate) fn edges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.edges.iter().copied()
+    }
+
+    /// Cells of signals, each with a task that waited for it.
+    pub(crate) fn signals(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.signals.iter().copied()
     }
 
     pub(crate) fn on_host(&self) -> impl Iterator<Item = &Hosted> {

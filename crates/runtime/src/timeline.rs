@@ -278,6 +278,7 @@ pub(crate) fn assemble(title: String, parts: &[Part<'_>]) -> Timeline {
         tasks: BTreeMap::new(),
         notifies: BTreeMap::new(),
         waits: Vec::new(),
+        conditions: Vec::new(),
     };
     for (node, part) in parts.iter().enumerate() {
         assembly.add(node, part);
@@ -298,6 +299,8 @@ struct Assembly<'a> {
     notifies: BTreeMap<Place, Vec<(u64, u32)>>,
     /// On which row a signal was waited for, from when to when.
     waits: Vec<(Place, u32, (u64, u64))>,
+    /// The row and the start, in picoseconds, of a task that waited for a signal.
+    conditions: Vec<(Place, u32, u64)>,
 }
 
 impl Assembly<'_> {
@@ -423,9 +426,15 @@ impl Assembly<'_> {
             self.ran(Some(hosted.task), row, times);
         }
         self.task_arrows(part.log);
+        for (cell, task) in part.log.signals() {
+            let place = part.place(node, cell);
+            let ran = self.tasks.get(&task).into_iter().flatten();
+            self.conditions
+                .extend(ran.map(|&(row, start, _)| (place, row, start)));
+        }
     }
 
-    /// From the last notify of another row to the wait that it ended.
+    /// From the last notify of another row to the wait that it ended, and from the last notify to the task that it started.
     fn signal_arrows(mut self) {
         let mut notifies = std::mem::take(&mut self.notifies);
         notifies.values_mut().for_each(|times| times.sort_unstable());
@@ -436,6 +445,16 @@ impl Assembly<'_> {
                 self.timeline.arrows.push(Arrow {
                     from: (*from, self.ps(*at)),
                     to: (*row, self.ps(*end).max(self.ps(*start) + 1)),
+                });
+            }
+        }
+        for (cell, row, start) in std::mem::take(&mut self.conditions) {
+            let of_cell = notifies.get(&cell).map_or(&[][..], |times| times);
+            let before = &of_cell[..of_cell.partition_point(|(at, _)| self.ps(*at) <= start)];
+            if let Some((at, from)) = before.last() {
+                self.timeline.arrows.push(Arrow {
+                    from: (*from, self.ps(*at)),
+                    to: (row, start),
                 });
             }
         }

@@ -127,6 +127,33 @@ fn a_notify_points_to_the_end_of_the_wait_that_it_ended() {
     assert!(arrow.from.1 >= wait.start_ps && arrow.from.1 <= wait.end_ps);
 }
 
+#[test]
+fn a_notify_points_to_the_task_that_it_let_start_and_is_on_the_critical_path() {
+    let node = Node::builder().devices(0..2).launch().unwrap();
+    let spec = DomainSpec::new("pair", [Device(0), Device(1)]).signals("row", 2);
+    let domain = node.open_domain(&spec).unwrap();
+    let row = domain.signals("row").unwrap();
+    let y = node.tensor(Device(1), &[1]).unwrap();
+    node.run(|orch| {
+        let told = row.cell(Rank(1), 0)?;
+        orch.when(told, Compare::Ge, 1)
+            .submit(Device(1), touch::task(&y))?;
+        orch.submit(Device(0), let_go::task(&row))
+    })
+    .unwrap();
+    let timeline = node.clock().timeline().unwrap();
+    let started = timeline
+        .slices
+        .iter()
+        .find(|slice| slice.label == "touch")
+        .unwrap();
+    let to = (started.row, started.start_ps);
+    let arrow = timeline.arrows.iter().find(|arrow| arrow.to == to).unwrap();
+    assert_eq!(arrow.from.0, 0, "the notify was chip 0's");
+    let path = timeline.critical_path();
+    assert!(path.iter().any(|(row, ..)| *row == 0), "{path:?}");
+}
+
 /// A chain of three, and one by itself.
 #[orchestration]
 fn chain(orch: &mut ChipOrchestrator<'_>, x: InOut<i32>, y: InOut<i32>) -> Result<()> {

@@ -1,4 +1,6 @@
-//! Curves of latency and bandwidth: one self-contained SVG, alone or in an HTML page.
+//! Curves of latency and bandwidth: an SVG, or a page in which curves can be switched on and off.
+//!
+//! Curve `i` has one colour, dash and marker everywhere, and no other curve among the first 40 has the same three.
 
 use super::row::Row;
 use crate::units::short_bytes;
@@ -9,6 +11,8 @@ use std::fmt::Write;
 pub(crate) struct Curve {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
+    /// What no algorithm can beat: drawn behind the others, without a colour of its own.
+    pub(crate) is_bound: bool,
 }
 
 /// Two charts side by side with the same curves, and a table below them.
@@ -24,6 +28,18 @@ pub(crate) struct Plot {
 
 /// Puts a point on the curve of this name, which may be new.
 pub(crate) fn add(curves: &mut Vec<Curve>, name: &str, point: (f64, f64)) {
+    put(curves, name, point, false);
+}
+
+/// Puts a point on the curve of what no algorithm can beat, unless it has one for this size.
+pub(crate) fn add_bound(curves: &mut Vec<Curve>, name: &str, point: (f64, f64)) {
+    let known = curves.iter().find(|curve| curve.name == name);
+    if known.is_none_or(|curve| curve.points.iter().all(|at| at.0 != point.0)) {
+        put(curves, name, point, true);
+    }
+}
+
+fn put(curves: &mut Vec<Curve>, name: &str, point: (f64, f64), is_bound: bool) {
     if point.1 <= 0.0 {
         return;
     }
@@ -32,6 +48,7 @@ pub(crate) fn add(curves: &mut Vec<Curve>, name: &str, point: (f64, f64)) {
         None => curves.push(Curve {
             name: name.to_owned(),
             points: vec![point],
+            is_bound,
         }),
     }
 }
@@ -50,11 +67,23 @@ const HEIGHT: f64 = 340.0;
 const TOP: f64 = 64.0;
 const LEFT: f64 = 70.0;
 const GAP: f64 = 100.0;
-/// Distinguishable also by those who see few colours (Okabe and Ito).
-const COLOURS: [&str; 8] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c6d1f",
+/// Below a chart: its sizes, and what they are.
+const BELOW: f64 = 50.0;
+/// Bright enough on black, dark enough on white.
+const COLOURS: [&str; 10] = [
+    "#3b7dd8", "#d9622b", "#2e9e6b", "#b565c9", "#c99a1c", "#1fa3b8", "#d6486f", "#7a8b2f", "#8b6f5c",
+    "#6f6fd6",
 ];
-const DASHES: [&str; 3] = ["", "7 4", "2 3"];
+const DASHES: [&str; 4] = ["", "9 4", "2 4", "9 4 2 4"];
+
+/// Colours of paper and ink, light and dark.
+const STYLE: &str = "\
+svg{--ink:#1c2430;--dim:#66717f;--line:#e2e6eb;--paper:#fff;font-family:system-ui,sans-serif;font-size:12px}\
+@media(prefers-color-scheme:dark){svg{--ink:#e6ebf2;--dim:#93a0b2;--line:#2b333e;--paper:#12161c}}\
+.paper{fill:var(--paper)}text{fill:var(--ink)}.dim{fill:var(--dim)}.grid{stroke:var(--line)}\
+.frame{fill:none;stroke:var(--dim)}.title{font-size:17px;font-weight:600}.head{font-weight:600}\
+.curve path{fill:none;stroke-width:2}.curve .point{stroke:var(--paper);stroke-width:.8}\
+.bound path{stroke:var(--dim);stroke-width:1.5}.bound .point{fill:var(--dim)}";
 
 /// What a benchmark draws; rows without a size (barrier) are left out.
 pub(crate) fn of_rows(rows: &[Row]) -> Plot {
@@ -101,18 +130,19 @@ pub(crate) fn of_rows(rows: &[Row]) -> Plot {
 impl Plot {
     /// As an SVG, or as a page with the table.
     pub(crate) fn draw(&self, html: bool) -> String {
+        if html { self.page() } else { self.picture() }
+    }
+
+    /// Both charts and the names of their curves.
+    fn picture(&self) -> String {
         let curves = &self.charts[0].1;
-        let legend_height = 22.0 * curves.len().div_ceil(3) as f64;
-        let (width, height) = (
-            2.0 * (LEFT + WIDTH) + GAP - 40.0,
-            TOP + HEIGHT + 64.0 + legend_height,
-        );
-        let title = escape(&self.title);
+        let (width, top) = (2.0 * (LEFT + WIDTH) + GAP - 40.0, TOP + HEIGHT + BELOW + 16.0);
+        let height = top + 22.0 * curves.len().div_ceil(3) as f64;
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-             height=\"{height}\" font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-             <text x=\"{LEFT}\" y=\"26\" font-size=\"17\" font-weight=\"600\">{title}</text>\n"
+             height=\"{height}\">\n<style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n\
+             <text class=\"title\" x=\"{LEFT}\" y=\"26\">{}</text>\n",
+            escape(&self.title)
         );
         for ((title, curves), left) in self.charts.iter().zip([LEFT, LEFT + WIDTH + GAP]) {
             if let Some(chart) = Chart::around(title, left, &self.across, curves) {
@@ -120,37 +150,50 @@ impl Plot {
             }
         }
         for (i, curve) in curves.iter().enumerate() {
-            let (x, y) = (
-                LEFT + (i % 3) as f64 * 330.0,
-                TOP + HEIGHT + 66.0 + (i / 3) as f64 * 22.0,
-            );
+            let (x, y) = (LEFT + (i % 3) as f64 * 330.0, top + (i / 3) as f64 * 22.0);
             let _ = writeln!(
                 svg,
-                "<line x1=\"{x}\" y1=\"{0}\" x2=\"{1}\" y2=\"{0}\" {2}/><text x=\"{3}\" y=\"{y}\">{4}</text>",
-                y - 4.0,
-                x + 30.0,
-                stroke(i),
-                x + 38.0,
+                "<g transform=\"translate({x} {y})\">{}<text x=\"46\">{}</text></g>",
+                sample(i, curve),
                 escape(&curve.name)
             );
         }
-        svg.push_str("</svg>\n");
-        if !html {
-            return svg;
+        svg + "</svg>\n"
+    }
+
+    /// The charts beside or above each other, as the page is wide; a button for each curve; the table.
+    fn page(&self) -> String {
+        let (title, mut charts, mut key) = (escape(&self.title), String::new(), String::new());
+        for (title, curves) in &self.charts {
+            let Some(chart) = Chart::around(title, LEFT, &self.across, curves) else {
+                continue;
+            };
+            let (width, height, top) = (LEFT + WIDTH + 20.0, HEIGHT + BELOW + 30.0, TOP - 30.0);
+            let _ = writeln!(
+                charts,
+                "<svg viewBox=\"0 {top} {width} {height}\" role=\"img\" aria-label=\"{title}\">"
+            );
+            chart.draw(&mut charts, curves);
+            charts.push_str("</svg>\n");
         }
-        format!(
-            "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title>\n\
-             <style>body{{margin:2rem auto;max-width:{width}px;font:14px system-ui,sans-serif;color:#222}}\
-             svg{{max-width:100%;height:auto}}table{{border-collapse:collapse;margin-top:1.5rem}}\
-             td,th{{padding:.2rem .8rem;text-align:right;border-bottom:1px solid #e4e4e4;white-space:nowrap}}\
-             th{{color:#666;font-weight:600}}tr:hover td{{background:#f5f8fb}}\
-             th:first-child,td:first-child{{text-align:left}}</style>\n{svg}{}</html>\n",
-            self.page_table()
-        )
+        for (i, curve) in self.charts[0].1.iter().enumerate() {
+            let _ = writeln!(
+                key,
+                "<button data-curve=\"{i}\" aria-pressed=\"true\"><svg viewBox=\"0 -9 42 14\" width=\"42\" \
+                 height=\"14\">{}</svg>{}</button>",
+                sample(i, curve),
+                escape(&curve.name)
+            );
+        }
+        PAGE.replace("@STYLE@", STYLE)
+            .replace("@TITLE@", &title)
+            .replace("@CHARTS@", &charts)
+            .replace("@KEY@", &key)
+            .replace("@TABLE@", &self.page_table())
     }
 
     fn page_table(&self) -> String {
-        let mut table = String::from("<table>");
+        let mut table = String::new();
         for (i, row) in self.table.iter().enumerate() {
             let tag = if i == 0 { "th" } else { "td" };
             let cells: String = row
@@ -159,14 +202,29 @@ impl Plot {
                 .collect();
             let _ = writeln!(table, "<tr>{cells}</tr>");
         }
-        table + "</table>\n"
+        table
     }
 }
 
+/// The page around charts, key and table.
+const PAGE: &str = include_str!("plot.html");
+
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    ringwork::timeline::escape(text)
+}
+
+/// A piece of a curve with its marker, for the key.
+fn sample(i: usize, curve: &Curve) -> String {
+    let class = if curve.is_bound { "curve bound" } else { "curve" };
+    let mark = if curve.is_bound {
+        String::new()
+    } else {
+        marker(i, (18.0, -4.0), "")
+    };
+    format!(
+        "<g class=\"{class}\"><path d=\"M0 -4H36\" {}/>{mark}</g>",
+        stroke(i, curve)
+    )
 }
 
 fn name(row: &Row) -> String {
@@ -181,12 +239,31 @@ fn name(row: &Row) -> String {
     name
 }
 
-fn stroke(i: usize) -> String {
-    let (colour, dash) = (
-        COLOURS[i % COLOURS.len()],
-        DASHES[i / COLOURS.len() % DASHES.len()],
-    );
-    format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"")
+fn stroke(i: usize, curve: &Curve) -> String {
+    if curve.is_bound {
+        return "stroke-dasharray=\"1 3\"".into();
+    }
+    // Neighbours differ in their dashes too: of two curves on each other both are seen.
+    let dash = DASHES[(i + i / COLOURS.len()) % DASHES.len()];
+    format!(
+        "stroke=\"{}\" stroke-dasharray=\"{dash}\"",
+        COLOURS[i % COLOURS.len()]
+    )
+}
+
+/// A point of curve `i`, with `inside` in it.
+fn marker(i: usize, (x, y): (f64, f64), inside: &str) -> String {
+    let shape = match i % 5 {
+        0 => format!("M{:.1} {y:.1}a3.4 3.4 0 1 0 6.8 0a3.4 3.4 0 1 0 -6.8 0", x - 3.4),
+        1 => format!("M{:.1} {:.1}h6v6h-6z", x - 3.0, y - 3.0),
+        2 => format!("M{x:.1} {:.1}l4 7h-8z", y - 4.2),
+        3 => format!("M{x:.1} {:.1}l4.2 4.2l-4.2 4.2l-4.2 -4.2z", y - 4.2),
+        _ => format!("M{x:.1} {:.1}l-4 -7h8z", y + 4.2),
+    };
+    format!(
+        "<path class=\"point\" d=\"{shape}\" style=\"fill:{}\">{inside}</path>",
+        COLOURS[i % COLOURS.len()]
+    )
 }
 
 impl Chart {
@@ -223,30 +300,37 @@ impl Chart {
         let Chart { left, title, .. } = self;
         let _ = writeln!(
             svg,
-            "<text x=\"{left}\" y=\"{}\" font-weight=\"600\">{title}</text>",
+            "<text class=\"head\" x=\"{left}\" y=\"{}\">{title}</text>",
             TOP - 12.0
         );
         self.grid(svg);
-        for (i, curve) in curves.iter().enumerate() {
+        // What bounds the others lies behind them.
+        let in_order = || curves.iter().enumerate();
+        let behind = in_order().filter(|(_, curve)| curve.is_bound);
+        for (i, curve) in behind.chain(in_order().filter(|(_, curve)| !curve.is_bound)) {
+            let class = if curve.is_bound { "curve bound" } else { "curve" };
             let mut path = String::new();
-            for point in &curve.points {
+            for (at, point) in curve.points.iter().enumerate() {
                 let (x, y) = self.at(*point);
-                let _ = write!(path, "{x:.1},{y:.1} ");
+                let _ = write!(path, "{}{x:.1} {y:.1}", if at == 0 { "M" } else { "L" });
             }
-            let _ = writeln!(svg, "<polyline points=\"{}\" {}/>", path.trim_end(), stroke(i));
-            for point in &curve.points {
-                let (x, y) = self.at(*point);
+            let _ = writeln!(
+                svg,
+                "<g class=\"{class}\" data-curve=\"{i}\"><path d=\"{path}\" {}/>",
+                stroke(i, curve)
+            );
+            for point in curve.points.iter().filter(|_| !curve.is_bound) {
                 #[allow(clippy::cast_possible_truncation, reason = "it was a size")]
                 let bytes = point.0 as usize;
-                let _ = writeln!(
-                    svg,
-                    "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{}\"><title>{}, {}: {:.3}</title></circle>",
-                    COLOURS[i % COLOURS.len()],
+                let said = format!(
+                    "<title>{}, {}: {}</title>",
                     escape(&curve.name),
                     short_bytes(bytes),
-                    point.1
+                    crate::bench::table::time(point.1)
                 );
+                svg.push_str(&marker(i, self.at(*point), &said));
             }
+            svg.push_str("</g>\n");
         }
     }
 
@@ -262,7 +346,7 @@ impl Chart {
             };
             let _ = writeln!(
                 svg,
-                "<line x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>\
+                "<line class=\"grid\" x1=\"{left}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>\
                  <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
                 left - 8.0,
                 y + 4.0
@@ -270,12 +354,13 @@ impl Chart {
         }
         #[allow(clippy::cast_possible_truncation, reason = "sizes are below 2^40")]
         let (first, last) = (self.x.0.ceil() as i32, self.x.1.floor() as i32);
-        let step = if last - first > 12 { 4 } else { 2 };
-        for power in (first..=last).filter(|power| (power - first) % step == 0) {
+        // Labels are for about eight sizes, and always for the largest.
+        let step = ((last - first) / 8 + 1).max(1);
+        for power in (first..=last).filter(|power| (last - power) % step == 0) {
             let x = self.at((2f64.powi(power), 1.0)).0;
             let _ = writeln!(
                 svg,
-                "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\" stroke=\"#eee\"/>\
+                "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom}\"/>\
                  <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 bottom + 18.0,
                 short_bytes(1usize << power.clamp(0, 40))
@@ -283,11 +368,63 @@ impl Chart {
         }
         let _ = writeln!(
             svg,
-            "<rect x=\"{left}\" y=\"{TOP}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"none\" stroke=\"#999\"/>\
-             <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+            "<rect class=\"frame\" x=\"{left}\" y=\"{TOP}\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\
+             <text class=\"dim\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             left + WIDTH / 2.0,
             bottom + 38.0,
             self.across
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn plot(curves: usize) -> Plot {
+        let mut times = Vec::new();
+        for i in 0..curves {
+            for (bytes, us) in [(1024.0, 3.0), (262_144.0, 40.0)] {
+                add(&mut times, &format!("way <{i}>"), (bytes, us + i as f64));
+            }
+        }
+        for _ in 0..2 {
+            add_bound(&mut times, "least possible", (1024.0, 1.0));
+        }
+        Plot {
+            title: "test".into(),
+            charts: [("time (us)", times.clone()), ("bandwidth (GB/s)", times)],
+            across: "size (bytes)".into(),
+            table: vec![vec!["what".into()], vec!["way <0>".into()]],
+        }
+    }
+
+    #[test]
+    fn no_two_of_forty_curves_look_alike() {
+        let curves = plot(40).charts[0].1.clone();
+        let looks = |(i, curve)| (stroke(i, curve), i % 5);
+        let different: BTreeSet<_> = curves[..40].iter().enumerate().map(looks).collect();
+        assert_eq!(different.len(), 40);
+    }
+
+    #[test]
+    fn the_bound_is_one_curve_behind_the_others_and_the_largest_size_has_its_label() {
+        let plot = plot(2);
+        assert_eq!(plot.charts[0].1[2].points.len(), 1, "one point for one size");
+        for html in [false, true] {
+            let drawn = plot.draw(html);
+            let bound = drawn.find("class=\"curve bound\" data-curve=\"2\"").unwrap();
+            assert!(bound < drawn.find("data-curve=\"0\"").unwrap());
+            assert!(drawn.contains(">256K</text>") && drawn.contains("prefers-color-scheme:dark"));
+            assert!(drawn.contains("way &lt;1&gt;") && !drawn.contains("way <1>"));
+            assert!(!drawn.contains("@KEY@") && !drawn.contains("@CHARTS@"));
+        }
+    }
+
+    #[test]
+    fn the_page_has_a_button_for_each_curve() {
+        let page = plot(3).draw(true);
+        assert_eq!(page.matches("<button data-curve=").count(), 4);
     }
 }

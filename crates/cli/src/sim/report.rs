@@ -186,6 +186,8 @@ pub(super) fn curves(rows: &[Row]) -> Plot {
         let (name, x) = (curve_name(row), row.call.bytes as f64);
         plot::add(&mut times, &name, (x, row.time_us()));
         plot::add(&mut bandwidths, &name, (x, row.busbw()));
+        plot::add_bound(&mut times, &bound_name(row), (x, row.bound_us()));
+        plot::add_bound(&mut bandwidths, &bound_name(row), (x, row.bound_busbw()));
     }
     Plot {
         title: title(rows),
@@ -197,6 +199,16 @@ pub(super) fn curves(rows: &[Row]) -> Plot {
 
 pub(super) fn curve_name(row: &Row) -> String {
     let name = format!("{}, {}", row.call.collective(), row.call.algorithm_name());
+    if row.varied.is_empty() {
+        name
+    } else {
+        format!("{name}, {}", row.variation())
+    }
+}
+
+/// What no algorithm of the row's collective can beat on the row's machine.
+pub(super) fn bound_name(row: &Row) -> String {
+    let name = format!("{}, least possible", row.call.collective());
     if row.varied.is_empty() {
         name
     } else {

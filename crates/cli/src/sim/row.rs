@@ -38,6 +38,19 @@ impl Row {
         self.algbw() * bus_factor(self.call.collective(), self.call.ranks)
     }
 
+    /// The least that any algorithm could take.
+    pub(crate) fn bound_us(&self) -> f64 {
+        self.prediction.bound.total_ps() as f64 / 1e6
+    }
+
+    /// The bus bandwidth that no algorithm can exceed.
+    pub(crate) fn bound_busbw(&self) -> f64 {
+        match self.prediction.bound.total_ps() {
+            0 => 0.0,
+            ps => self.busbw() * self.prediction.time_ps as f64 / ps as f64,
+        }
+    }
+
     /// The least that any algorithm could take, in percent of what this one does.
     pub(crate) fn percent_of_bound(&self) -> f64 {
         match self.prediction.time_ps {
@@ -100,7 +113,7 @@ impl Row {
             self.time_us(),
             self.algbw(),
             self.busbw(),
-            self.prediction.bound.total_ps() as f64 / 1e6,
+            self.bound_us(),
             self.percent_of_bound(),
             quoted(link),
             self.prediction.events,

@@ -16,7 +16,7 @@ use super::algorithms::Algorithms;
 use super::call::{Call, Failure};
 use super::ccl;
 use super::question::{Asked, LeftOut, Question};
-use super::report::{OutputArguments, Report, curve_name, curves, page_table, title};
+use super::report::{OutputArguments, Report, bound_name, curve_name, curves, page_table, title};
 use super::row::{self, Row};
 use super::{Refused, stop};
 use crate::bench::Collectives;
@@ -227,6 +227,9 @@ fn varied_curves(rows: &[Row]) -> Plot {
             let name = curve_name(&rest);
             plot::add(&mut times, &name, (x, row.time_us()));
             plot::add(&mut bandwidths, &name, (x, row.busbw()));
+            let bound = bound_name(&rest);
+            plot::add_bound(&mut times, &bound, (x, row.bound_us()));
+            plot::add_bound(&mut bandwidths, &bound, (x, row.bound_busbw()));
         }
     }
     Plot {

@@ -16,7 +16,7 @@ impl State {
         match self.purposes[flow.index as usize].take() {
             None => {}
             // Of a task that is gone.
-            Some(Purpose::Posted { core, .. } | Purpose::Put { core, .. } | Purpose::Fetch { core })
+            Some(Purpose::Posted { core, .. } | Purpose::Put { core, .. } | Purpose::Fetch { core, .. })
                 if self.cores[core as usize].is_none() => {}
             Some(Purpose::Posted {
                 core,
@@ -40,7 +40,14 @@ impl State {
                 self.trace.transfer(from, to, start_ps, now + after_ps, bytes);
                 self.queue.push(now + after_ps, Event::Put(core, notice));
             }
-            Some(Purpose::Fetch { core }) => {
+            Some(Purpose::Fetch {
+                core,
+                start_ps,
+                bytes,
+                between,
+            }) => {
+                let row = self.core(core).row;
+                self.trace.operand(row, between, (start_ps, now), bytes);
                 self.core(core).fetches -= 1;
                 if self.core(core).fetches == 0 {
                     self.fetched(core);

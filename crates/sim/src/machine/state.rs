@@ -62,7 +62,13 @@ pub(crate) enum Purpose {
         between: (u32, u32),
     },
     /// Bytes that the core waits for.
-    Fetch { core: u32 },
+    Fetch {
+        core: u32,
+        /// For the trace: when it began, how many bytes, and between whom.
+        start_ps: Ps,
+        bytes: u64,
+        between: (u32, u32),
+    },
     /// A notification.
     Notify(u32),
 }

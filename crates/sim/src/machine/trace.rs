@@ -99,6 +99,17 @@ impl Trace {
         });
     }
 
+    /// An operand of an instruction on its way, `between` two ranks; one of a core's own chip is no transfer.
+    #[inline]
+    pub(crate) fn operand(&mut self, row: u32, between: (u32, u32), (start, end): (Ps, Ps), bytes: u64) {
+        let (from, to) = between;
+        if from != to {
+            self.slice(row, Kind::Transfer, (start, end), bytes, || {
+                format!("{from} to {to}")
+            });
+        }
+    }
+
     #[inline]
     pub(crate) fn compute(&mut self, rank: u32, start: Ps, end: Ps, bytes: u64, engine: &'static str) {
         self.slice(rank, Kind::Compute, (start, end), bytes, || engine.into());

@@ -227,7 +227,8 @@ impl State {
 
     /// Sends one operand of a core's instruction to it; or, if `to_core` is `None`, from it.
     fn bring(&mut self, core: u32, operand: &Located, to_core: Option<Fetch>) {
-        let (now, rank) = (self.now(), self.core(core).rank);
+        let now = self.now();
+        let (rank, row) = (self.core(core).rank, self.core(core).row);
         if operand.rank == rank && !self.port_costs(operand) {
             return;
         }
@@ -245,17 +246,26 @@ impl State {
             self.port(operand, &mut path);
         }
         if !path.is_empty() {
-            match self
-                .network
-                .send(now, now.saturating_add(request), &path, operand.bytes())
-            {
+            let bytes = operand.bytes();
+            let between = match to_core {
+                Some(_) => (operand.rank, rank),
+                None => (rank, operand.rank),
+            };
+            match self.network.send(now, now.saturating_add(request), &path, bytes) {
                 Sent::Final { arrival_ps, .. } => {
+                    self.trace.operand(row, between, (now, arrival_ps), bytes);
                     let state = self.core(core);
                     state.fetched_ps = state.fetched_ps.max(arrival_ps);
                 }
                 Sent::Booked { flow, .. } => {
                     self.core(core).fetches += 1;
-                    self.set_purpose(flow, Purpose::Fetch { core });
+                    let purpose = Purpose::Fetch {
+                        core,
+                        start_ps: now,
+                        bytes,
+                        between,
+                    };
+                    self.set_purpose(flow, purpose);
                 }
             }
         }
