@@ -53,7 +53,7 @@ pub(crate) struct Found {
 }
 
 /// How often a rank may repeat a failed test when nobody else can move.
-const MOST_POLLS: u32 = 64;
+const MOST_POLLS: u32 = 1000;
 
 pub(crate) enum End {
     Finished,

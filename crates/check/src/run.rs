@@ -250,7 +250,7 @@ impl Run {
                     Enabled::Blocked
                 }
             }
-            Instruction::Test { signal, .. } | Instruction::Peek { signal } if is_bad(signal) => {
+            Instruction::Test { signal, .. } | Instruction::Peek { signal } => {
                 let call = context.trees[rank].call(self.at[rank]);
                 let operand = match &**instruction {
                     Instruction::Test { operand, .. } => Some(*operand),
@@ -261,6 +261,7 @@ impl Run {
                     .find(|poll| poll.is(at, call, place(signal), operand));
                 match poll.filter(|poll| poll.times >= LOOP_AFTER) {
                     Some(poll) if poll.writes == self.history_len(signal) => Enabled::Polling,
+                    _ if !is_bad(signal) => Enabled::Free,
                     Some(_) => Enabled::Ordered(vec![self.history_len(signal).checked_sub(1)]),
                     None => Enabled::Ordered(self.readable(rank, signal, |_| true)),
                 }

@@ -118,6 +118,8 @@ impl Run {
         self.note(doing, signal, broken);
         if holds {
             self.acquire(rank, signal, latest);
+        } else {
+            self.note_poll(doing, signal, Some(operand));
         }
         holds
     }
@@ -136,6 +138,7 @@ impl Run {
         let (value, latest) = (cell.value(), cell.latest());
         self.note(doing, signal, broken);
         self.acquire(rank, signal, latest);
+        self.note_poll(doing, signal, None);
         value
     }
 }
