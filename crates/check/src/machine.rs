@@ -76,6 +76,8 @@ struct CoreState {
     /// Its instruction, if that could not be done yet.
     pending: Option<(Instruction, At)>,
     reply: Option<Result<Answer>>,
+    /// The answer that it gets in its next turn.
+    next_reply: Option<Result<Answer>>,
     last: Option<At>,
     parent: Option<u32>,
     children: u32,
@@ -171,6 +173,7 @@ impl Machine {
             agent,
             pending: None,
             reply: None,
+            next_reply: None,
             last: None,
             parent: parent.map(|MachineTask(parent)| parent),
             children: 0,
@@ -225,6 +228,7 @@ impl Machine {
         let Some(core) = state.cores[id as usize].as_mut() else {
             return true;
         };
+        core.reply = core.next_reply.take();
         let (chip, agent, pending) = (core.chip, core.agent, core.pending.take());
         if state.dead.contains(&chip) {
             return true;
@@ -476,8 +480,11 @@ impl Engine for Inner {
             Poll::Ready(reply @ Ok(Answer::Tested(false) | Answer::Value(_)))
                 if !matches!(instruction, Instruction::OwnValue { .. }) =>
             {
-                self.set_reply(id, reply);
-                self.state.borrow_mut().polling.push_back(id);
+                let mut state = self.state.borrow_mut();
+                if let Some(core) = state.cores[id as usize].as_mut() {
+                    core.next_reply = Some(reply);
+                }
+                state.polling.push_back(id);
                 Poll::Pending
             }
             done => done,

@@ -136,7 +136,9 @@ impl fmt::Display for TaskRace {
 impl TaskRace {
     pub(crate) fn is_same(&self, other: &TaskRace) -> bool {
         let line = |side: &TaskSide| (side.instruction, side.site.clone(), side.who.name.clone());
-        line(&self.first) == line(&other.first) && line(&self.second) == line(&other.second)
+        let (a, b) = (line(&self.first), line(&self.second));
+        let (c, d) = (line(&other.first), line(&other.second));
+        (a == c && b == d) || (a == d && b == c)
     }
 }
 
@@ -233,7 +235,14 @@ impl Checked {
     /// Whether something is wrong.
     #[must_use]
     pub fn is_faulty(&self) -> bool {
-        !self.faults.is_empty() || self.failed > 0
+        !self.faults.is_empty() || self.failed > 0 && !self.is_bounded()
+    }
+
+    /// Whether it went only as far as a bound: tasks that were ended there have not failed.
+    fn is_bounded(&self) -> bool {
+        self.unproved
+            .iter()
+            .any(|why| matches!(why, Unproved::Bound { .. }))
     }
 
     /// 0 if it is proved, 1 if something is wrong, 2 if a bound was reached.

@@ -2,6 +2,7 @@
 
 use crate::interrupt;
 use indicatif::ProgressBar;
+use ringwork::check::Checked;
 use ringwork::collectives::catalogue::Entry;
 use ringwork::prelude::*;
 use ringwork::runtime::{Clock, NodeBuilder, Platform, Simulated, TeamSpec};
@@ -90,6 +91,21 @@ impl Job {
             Some(sides) => team.grid(sides.clone()),
             None => team,
         }
+    }
+
+    /// What was checked on all nodes together, if anything was.
+    pub(crate) fn checked(&self) -> Option<Checked> {
+        let times = self.times.borrow();
+        let all = times.clocks.iter().filter_map(Clock::checked);
+        all.reduce(|mut whole, part| {
+            whole.chips += part.chips;
+            whole.tasks += part.tasks;
+            whole.failed += part.failed;
+            whole.instructions += part.instructions;
+            whole.faults.extend(part.faults);
+            whole.unproved.extend(part.unproved);
+            whole
+        })
     }
 
     /// Launches a pod of two nodes that share the devices.

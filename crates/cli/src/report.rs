@@ -2,6 +2,7 @@
 
 use crate::examples::Example;
 use crate::job::{Check, Job, Predicted, Times};
+use ringwork::check::Checked;
 use ringwork::runtime::{Platform, RecentChip};
 use ringwork::sim::ShowPs;
 use ringwork::sim::timeline::Load;
@@ -186,6 +187,9 @@ pub(crate) fn json(example: &Example, job: &Job, checks: &[Check]) -> Value {
             "max": times.rounds.iter().max().copied().map(micros),
         },
     });
+    if let Some(checked) = job.checked() {
+        whole["checked"] = json_of(&checked);
+    }
     if let Some(simulated) = times.predicted.as_ref().and_then(simulated) {
         whole["simulated"] = simulated;
     }
@@ -195,6 +199,7 @@ pub(crate) fn json(example: &Example, job: &Job, checks: &[Check]) -> Value {
 fn platform(job: &Job) -> &'static str {
     match job.platform {
         Platform::Sim(_) => "sim",
+        Platform::Check(_) => "check",
         _ => "native",
     }
 }
@@ -212,9 +217,42 @@ fn simulated(Predicted { rounds, end, .. }: &Predicted) -> Option<Value> {
     }))
 }
 
+fn json_of(checked: &Checked) -> Value {
+    let texts = |all: &[String]| json!(all);
+    json!({
+        "proved": checked.is_proved(),
+        "chips": checked.chips,
+        "tasks": checked.tasks,
+        "instructions": checked.instructions,
+        "faults": texts(&checked.faults.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        "unproved": texts(&checked.unproved.iter().map(ToString::to_string).collect::<Vec<_>>()),
+    })
+}
+
+/// What the checker says, after a run that verified its results. Nothing if nothing was checked.
+pub(crate) fn checked_lines(job: &Job) -> String {
+    let Some(checked) = job.checked() else {
+        return String::new();
+    };
+    let nodes = job.times.borrow().clocks.len();
+    match (&job.platform, nodes) {
+        (Platform::Check(_), 2..) => {
+            format!(
+                "{checked}\nthat is of each of {nodes} nodes alone: what passes between them is not checked\n"
+            )
+        }
+        (Platform::Check(_), _) => format!("{checked}\n"),
+        // Of the simulator only what it found is of interest.
+        _ => String::new(),
+    }
+}
+
 /// A run that did not come to a result, for programs.
 pub(crate) fn json_error(example: &Example, job: &Job, error: &ringwork::Error) -> Value {
     let mut whole = json!({ "example": example.name, "platform": platform(job), "verified": false, "error": error.to_string() });
+    if let Some(checked) = job.checked() {
+        whole["checked"] = json_of(&checked);
+    }
     if let Some(recent) = error.recent() {
         let chip =
             |chip: &RecentChip| json!({ "path": chip.path, "device": chip.device.0, "did": chip.lines });

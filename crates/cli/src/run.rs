@@ -13,7 +13,7 @@ use ringwork::collectives::catalogue::{self, Entry};
 use ringwork::isa::nearest;
 use ringwork::native::memory::available_bytes;
 use ringwork::prelude::Dtype;
-use ringwork::runtime::{Platform, Simulation};
+use ringwork::runtime::{Checking, Platform, Simulation};
 use ringwork::sim::timeline::Timeline;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,9 @@ pub(crate) struct RunArguments {
     /// devices need]
     #[arg(short, long, value_name = "FILE|PRESET")]
     topology: Option<String>,
+    /// With -p sim: look for races too
+    #[arg(long)]
+    races: bool,
     /// Write what ran where and when: .html to look at, .json for Perfetto; also of a run that failed
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -62,6 +65,8 @@ enum Where {
     Native,
     /// A described machine, in virtual time
     Sim,
+    /// No machine and no time: proves that there is no race, deadlock or misused signal, or says where it is
+    Check,
 }
 
 /// The most elements an example makes per rank: 1 Gi.
@@ -210,6 +215,15 @@ fn platform(arguments: &RunArguments, dtype: Dtype, devices: &[u32]) -> Result<P
             ));
         }
     }
+    if arguments.races && arguments.platform != Where::Sim {
+        return Err(match arguments.platform {
+            Where::Check => "-p check looks for races in any case; leave --races out".into(),
+            _ => "--races needs a platform that sees every access: add -p sim, or use -p check".into(),
+        });
+    }
+    if arguments.platform == Where::Check {
+        return checker(arguments, dtype, devices);
+    }
     if arguments.platform == Where::Native {
         let most = Platform::Native.max_ranks();
         if devices.len() > most as usize {
@@ -235,8 +249,28 @@ fn platform(arguments: &RunArguments, dtype: Dtype, devices: &[u32]) -> Result<P
         .unwrap_or_else(|| format!("ring-{}", (largest + 1).max(2)));
     let topology = machine::load(&name)?;
     Ok(Platform::Sim(
-        Simulation::new(topology).trace(arguments.trace.is_some()),
+        Simulation::new(topology)
+            .trace(arguments.trace.is_some())
+            .races(arguments.races),
     ))
+}
+
+/// The checker, or why an example cannot run on it.
+fn checker(arguments: &RunArguments, dtype: Dtype, devices: &[u32]) -> Result<Platform, String> {
+    if arguments.topology.is_some() {
+        return Err("--topology is a machine to simulate; -p check has none, use -p sim".into());
+    }
+    if arguments.trace.is_some() {
+        return Err("--trace is of a platform with a clock; use -p native or -p sim".into());
+    }
+    let checker = Platform::Check(Checking::new());
+    let most = exact_ranks(dtype).min(checker.max_ranks() as usize);
+    if devices.len() > most {
+        return Err(format!(
+            "-p check takes at most {most} devices of {dtype}; use fewer"
+        ));
+    }
+    Ok(checker)
 }
 
 fn ranks(devices: &[u32]) -> u32 {
@@ -291,11 +325,14 @@ fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
                 say!("{}", report::json(example, job, &checks));
             } else {
                 print_text(&report::lines(example, job, &checks));
+                print_text(&report::checked_lines(job));
             }
-            if report::verified(&checks) {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
+            match job.checked() {
+                _ if !report::verified(&checks) => ExitCode::FAILURE,
+                Some(checked) if matches!(job.platform, Platform::Check(_)) => {
+                    ExitCode::from(checked.exit_code())
+                }
+                _ => ExitCode::SUCCESS,
             }
         }
         Err(error) => {
@@ -310,7 +347,9 @@ fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {
             if let Some(recent) = error.recent() {
                 print_error_text(&format!("what each chip did last:\n{recent}\n"));
             }
-            ExitCode::FAILURE
+            let code = job.checked().map_or(1, |checked| checked.exit_code());
+            // A run that failed is not a proof, whatever was checked before.
+            ExitCode::from(code.max(1))
         }
     }
 }

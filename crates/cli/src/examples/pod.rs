@@ -1,6 +1,6 @@
 //! A pod over two nodes: one domain over the chips of both, and one all-reduce in it.
 //!
-//! Nodes that share no memory, as those of `-p sim`, each reduce in a domain of their own, and the pod adds the two up.
+//! Nodes that share no memory, as those of `-p sim` and `-p check`, each reduce in a domain of their own, and the pod adds the two up.
 
 use super::{Choice, Example, describe_size};
 use crate::job::{Check, Job, pattern, sum_of_patterns};
@@ -41,7 +41,7 @@ struct Half<T> {
 fn typed<T: Element>(job: &Job) -> ringwork::Result<Vec<Check>> {
     let pod = job.launch_pod()?;
     let spec = |members: Vec<Device>| DomainSpec::new("all", members).team_by("team", job.team(job.count));
-    let shares_memory = !matches!(job.platform, ringwork::runtime::Platform::Sim(_));
+    let shares_memory = matches!(job.platform, ringwork::runtime::Platform::Native);
     let mut halves: Vec<Half<T>> = Vec::new();
     if shares_memory {
         let all = pod.open_domain(&spec(Vec::new()))?;

@@ -3,6 +3,7 @@
 use super::algorithms::grid;
 use super::prove::{Faults, expected};
 use crate::bench::verify::Pattern;
+use ringwork::check::{Detector, Who, watched};
 use ringwork::collectives::catalogue::{self, Entry, Needs, Resources};
 use ringwork::collectives::domain::Demand;
 use ringwork::isa::{
@@ -14,6 +15,7 @@ use ringwork::registry::SteppedKernel;
 use ringwork::runtime::Interrupter;
 use ringwork::sim::timeline::Load;
 use ringwork::sim::{Bound, Machine, Options, SegmentSpec, ShowPs, SimCore, TaskId, Topology, lower_bound};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// What is said of queues between neighbours; the rest is chosen so that everything goes at once, if the memory has room for it.
@@ -44,6 +46,8 @@ pub(crate) struct Call {
     pub(crate) timing_only: bool,
     /// Instead of bytes, track where they come from.
     pub(crate) prove: bool,
+    /// Look for races.
+    pub(crate) races: bool,
 }
 
 /// What it would take.
@@ -144,6 +148,8 @@ struct Run<'a> {
     call: &'a Call,
     topology: &'a Topology,
     machine: Machine,
+    /// Who looks for races, if anybody does.
+    detector: Option<Rc<RefCell<Detector>>>,
     data: Layout,
     input: BufferPlace,
     output: BufferPlace,
@@ -196,10 +202,17 @@ impl<'a> Run<'a> {
             };
             machine.define(segment).map_err(because)?;
         }
+        let detector = call.races.then(|| {
+            let mut detector = Detector::new();
+            detector.define(DATA, "the data", None, data.bytes());
+            detector.define(RESOURCES, "what the algorithm needs", None, own.bytes());
+            Rc::new(RefCell::new(detector))
+        });
         Ok(Run {
             call,
             topology,
             machine,
+            detector,
             data,
             input,
             output,
@@ -223,7 +236,25 @@ impl<'a> Run<'a> {
         let y: Out = Region::of_span(span(self.output));
         let grid: Rc<[u32]> = grid(self.topology, self.call.ranks).into();
         let workers = self.call.ranks;
+        let detector = self.detector.clone();
+        let name = self.call.algorithm_name();
         let kernel = move |core: SimCore| {
+            let core = match detector {
+                None => core,
+                Some(detector) => {
+                    let who = Who {
+                        chip: Some(me),
+                        name: name.into(),
+                        task: 0,
+                    };
+                    let agent = {
+                        let mut detector = detector.borrow_mut();
+                        let start = detector.now(Detector::HOST);
+                        detector.begin(who, &start)
+                    };
+                    watched(&core, agent, detector)
+                }
+            };
             let kernel = async move {
                 let call = catalogue::Call {
                     x,
@@ -266,6 +297,13 @@ impl<'a> Run<'a> {
             heard(self.machine.events(), self.machine.now_ps());
         }
         self.machine.run().map_err(because)?;
+        if let Some(detector) = &self.detector {
+            let faults = detector.borrow_mut().take_faults();
+            let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            if !texts.is_empty() {
+                return Err(Failure::Because(texts.join("\n")));
+            }
+        }
         if self.call.prove {
             self.check_origins()?;
         } else if !self.call.timing_only {
@@ -377,6 +415,7 @@ mod tests {
             queues: QueueSettings::default(),
             timing_only: false,
             prove: false,
+            races: false,
         }
     }
 
@@ -398,6 +437,15 @@ mod tests {
                 panic!("{entry:?}");
             };
             assert_eq!(first.time_ps, second.time_ps, "{entry:?}");
+            let watched = Call {
+                races: true,
+                ..verified
+            };
+            let third = match watched.simulate(&topology, &stop, &|_, _| {}) {
+                Ok(third) => third,
+                Err(why) => panic!("{entry:?}: {why:?}"),
+            };
+            assert_eq!(first.time_ps, third.time_ps, "{entry:?}");
         }
     }
 

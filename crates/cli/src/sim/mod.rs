@@ -84,6 +84,9 @@ pub(crate) struct SimArguments {
     /// machines fit
     #[arg(long, conflicts_with = "timing_only")]
     prove: bool,
+    /// Look for races too: two accesses that no signal orders, whenever they happened
+    #[arg(long)]
+    races: bool,
     #[command(flatten)]
     output: OutputArguments,
 }

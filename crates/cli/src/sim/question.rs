@@ -124,6 +124,7 @@ impl Asked<'_> {
                 queues: ccl::queues(self.ccl, of, &topology)?,
                 timing_only: self.timing_only || self.prove,
                 prove: self.prove,
+                races: false,
             };
             check_exact(&call)?;
             calls.push((call, topology));
@@ -182,6 +183,7 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
                 if let Some(bytes) = sizes.get(index) {
                     let call = Call {
                         bytes: *bytes,
+                        races: arguments.races,
                         ..*call
                     };
                     if asked.wants(&call) {

@@ -8,16 +8,13 @@ use crate::config::NodeBuilder;
 use crate::domain::DomainPlan;
 use crate::error::Result;
 use crate::platform::{Simulated, Simulation};
-use races::Racing;
-use ringwork_check::{AgentId, Detector};
+use ringwork_check::{AgentId, Detector, watched};
 use ringwork_isa::stepped::{Instruction, Payload, SteppedCore};
 use ringwork_isa::{Compare, Notify, Rank, Segment, Signal};
 use ringwork_sim::{Machine, Options, SegmentSpec, SimError, TaskId};
 use ringwork_timeline::Timeline;
 use std::cell::RefCell;
 use std::rc::Rc;
-
-mod races;
 
 /// What a simulated machine could not do.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +74,7 @@ impl SimMachine {
     /// A core whose instructions the detector sees.
     fn core(&self, agent: Option<AgentId>, core: SteppedCore) -> SteppedCore {
         match (&self.detector, agent) {
-            (Some(detector), Some(agent)) => Racing::core(&core, agent, detector.clone()),
+            (Some(detector), Some(agent)) => watched(&core, agent, detector.clone()),
             _ => core,
         }
     }

@@ -90,7 +90,7 @@ impl GraphOrder {
                 let who = Who {
                     chip: None,
                     name: format!("host task `{name}`").into(),
-                    task: task + 1,
+                    task,
                 };
                 self.host = self.begin(task, who);
             }
@@ -110,7 +110,7 @@ impl GraphOrder {
         let who = Who {
             chip: Some(chip),
             name: format!("kernel `{kernel}`").into(),
-            task: task.map_or(0, |task| task + 1),
+            task: task.unwrap_or(0),
         };
         self.begin(task.unwrap_or(u64::MAX), who)
     }
@@ -151,7 +151,7 @@ impl GraphOrder {
 
     /// What is told of a chip's own graph, which this part runs.
     pub(super) fn watch_graph(&self, id: u64, agent: AgentId, chip: u32) -> Watched {
-        let number = self.sent.get(&id).map_or(0, |task| task + 1);
+        let number = self.sent.get(&id).copied().unwrap_or(0);
         Watched::new(self.detector.clone(), agent, chip, number)
     }
 

@@ -1,8 +1,8 @@
-//! A simulated core whose instructions a detector sees, as soon as the simulator has answered them.
+//! A detector in front of another engine: it sees each instruction of a core as soon as that engine has answered it.
 //!
-//! Virtual time orders nothing: what the detector is not told by signals and by the graph is not ordered.
+//! Virtual time orders nothing: what the detector is not told by signals and by who uses it is not ordered.
 
-use ringwork_check::{AgentId, Detector};
+use crate::detector::{AgentId, Detector};
 use ringwork_isa::Result;
 use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use std::task::Poll;
 type At = &'static Location<'static>;
 
 /// The engine of one such core.
-pub(super) struct Racing {
+struct Front {
     inner: Rc<dyn Engine>,
     agent: AgentId,
     detector: Rc<RefCell<Detector>>,
@@ -21,19 +21,20 @@ pub(super) struct Racing {
     pending: RefCell<Option<(Instruction, At)>>,
 }
 
-impl Racing {
-    /// A core that is this one for the simulator.
-    pub(super) fn core(core: &SteppedCore, agent: AgentId, detector: Rc<RefCell<Detector>>) -> SteppedCore {
-        core.through(|inner| {
-            Rc::new(Racing {
-                inner,
-                agent,
-                detector,
-                pending: RefCell::default(),
-            })
+/// The same core, whose instructions a detector sees. The detector keeps no memory.
+#[must_use]
+pub fn watched(core: &SteppedCore, agent: AgentId, detector: Rc<RefCell<Detector>>) -> SteppedCore {
+    core.through(|inner| {
+        Rc::new(Front {
+            inner,
+            agent,
+            detector,
+            pending: RefCell::default(),
         })
-    }
+    })
+}
 
+impl Front {
     fn note(&self, instruction: &Instruction, at: At, answer: &Result<Answer>) {
         if let Ok(answer) = answer {
             self.detector
@@ -43,9 +44,9 @@ impl Racing {
     }
 }
 
-impl Engine for Racing {
+impl Engine for Front {
     fn issue(&self, core: CoreId, instruction: Instruction, at: At) -> Poll<Result<Answer>> {
-        // A notification is on its way now: who sees it later learns what was known when it was sent. Data moves now too.
+        // A notification is on its way now: who sees it later learns what was known when it was sent.
         let is_early = matches!(
             instruction,
             Instruction::Notify { .. } | Instruction::Put { .. } | Instruction::PutPacket { .. }
