@@ -26,6 +26,10 @@
 - [`kernels`]: the collectives as kernels to submit.
 - [`communicator`]: the collectives for programs in which every rank runs the same code."
 )]
+#![cfg_attr(
+    feature = "parallel",
+    doc = "- [`parallel`]: tensor-parallel layers, over a communicator and as tasks of a node."
+)]
 //!
 //! # Features
 //! All are on by default and can be left out (`default-features = false`):
@@ -34,6 +38,7 @@
 //!   names. A shared library never becomes a chip, with or without.
 //! - `sim`: simulated machines, with the parser of their descriptions.
 //! - `collectives`: the collectives and the communicator.
+//! - `parallel`: tensor-parallel layers; it includes `collectives`.
 #![forbid(unsafe_code)]
 
 #[cfg(all(feature = "collectives", feature = "sim"))]
@@ -49,6 +54,8 @@ pub use ringwork_kernels as kernels;
 pub use ringwork_layout as layout;
 pub use ringwork_macros::{kernel, orchestration};
 pub use ringwork_native as native;
+#[cfg(feature = "parallel")]
+pub use ringwork_parallel as parallel;
 pub use ringwork_registry as registry;
 pub use ringwork_runtime as runtime;
 pub use ringwork_runtime::Error;
@@ -143,6 +150,8 @@ mod pages {
     struct Kernels;
     #[doc = include_str!("../../../docs/memory.md")]
     struct Memory;
+    #[doc = include_str!("../../../docs/parallel.md")]
+    struct Parallel;
     #[doc = include_str!("../../../docs/simulator.md")]
     struct Simulator;
     #[doc = include_str!("../../../docs/orchestration.md")]
