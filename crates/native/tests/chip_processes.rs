@@ -39,6 +39,33 @@ async fn abort<C: Core>(_core: &C) -> Result<()> {
     std::process::abort()
 }
 
+/// Overwrites the counters of this chip's own inbox, as a process gone wild might. The mailbox is the only shared memory
+/// of a chip that has no segments, but for the page of the bell.
+#[kernel]
+async fn garble_inbox<C: Core>(_core: &C) -> Result<()> {
+    use std::io::{Seek, SeekFrom, Write};
+    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| Error::failed("no maps"))?;
+    let largest = maps
+        .lines()
+        .filter(|line| line.contains("memfd:ringwork"))
+        .filter_map(|line| {
+            let (from, rest) = line.split_once('-')?;
+            let from = u64::from_str_radix(from, 16).ok()?;
+            let to = u64::from_str_radix(rest.split_once(' ')?.0, 16).ok()?;
+            Some((to - from, from))
+        })
+        .max()
+        .ok_or_else(|| Error::failed("no mailbox"))?;
+    let mut memory = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/proc/self/mem")
+        .map_err(|_| Error::failed("no memory"))?;
+    memory
+        .seek(SeekFrom::Start(largest.1 + 4096))
+        .and_then(|_| memory.write_all(&[0x7f; 1024]))
+        .map_err(|error| Error::failed(error.to_string()))
+}
+
 fn barrier(layout: &Layout, me: u32) -> Arg {
     let row = CellRow { first: 0, count: 1 };
     Arg::Barrier(Barrier::new(layout.signals(Rank(me), row)))
@@ -134,6 +161,22 @@ fn a_domain_with_a_dead_member_keeps_its_alarm() {
     others.raise(&alarm);
     processes.reset(&others, &Members::all([0, 2]));
     assert!(!others.alarmed());
+}
+
+#[test]
+fn a_chip_whose_mailbox_was_overwritten_ends_with_the_field_in_its_own_words() {
+    let mut processes = launch(1, vec![]);
+    processes.submit(0, 1, &garble_inbox::task()).unwrap();
+    assert!(matches!(next(&mut processes), Event::Ran { outcome: Ok(()), .. }));
+    let Event::Ended { cause, .. } = next(&mut processes) else {
+        panic!("it goes on")
+    };
+    assert!(
+        cause.contains("exited with code") && cause.contains("field `"),
+        "{cause}"
+    );
+    let refused = processes.submit(0, 2, &exit::task()).unwrap_err().to_string();
+    assert!(refused.contains("field `"), "{refused}");
 }
 
 struct Meeting(Layout, u32);

@@ -153,7 +153,11 @@ fn live() -> std::result::Result<(), ()> {
         Ok(chip)
     });
     match ready {
-        Ok(mut chip) => chip.serve(&wire).map_err(drop),
+        Ok(mut chip) => chip.serve(&wire).map_err(|error| {
+            let (step, message) = ("serve".into(), error.in_full());
+            // The host reads it when it notices the end of this process.
+            let _ = wire.try_send(&Report::Failed { step, message }, None);
+        }),
         Err(error) => {
             let message = error.in_full();
             // If even this cannot be sent, the host is gone or sees the exit code.

@@ -8,7 +8,7 @@ use crate::cell::{Ended, Patience};
 use crate::channel::{Receiver, Sender};
 use crate::core::Waiting;
 use crate::error::{Error, Result};
-use crate::process::bootstrap_socket::{Handover, Wire, decode, encode};
+use crate::process::bootstrap_socket::{Handover, Report, Wire, decode, encode};
 use crate::process::bring_up::{BringUp, OnStep, greet};
 use crate::process::death_watch::{End, Members, Program, Start, Watch, Watcher, channels};
 use crate::process::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request};
@@ -88,6 +88,8 @@ struct Chip {
     inbox: Receiver<MailRing>,
     /// Its end was reported as an event.
     reported: bool,
+    /// Why it gave up, in its own words.
+    said: Option<String>,
     /// The last task that it has answered for; it answers in the order of their numbers.
     answered: u64,
 }
@@ -135,6 +137,7 @@ impl ChipProcesses {
                 outbox,
                 inbox,
                 reported: false,
+                said: None,
                 answered: 0,
             });
         }
@@ -186,6 +189,27 @@ impl ChipProcesses {
     #[must_use]
     pub fn end(&self, chip: usize) -> Option<End> {
         self.watcher.watch.end(chip)
+    }
+
+    /// How a chip's process ended, if it has, with the reason that it gave itself.
+    #[must_use]
+    pub fn cause(&self, chip: usize) -> Option<String> {
+        let end = self.end(chip)?;
+        Some(match &self.chips[chip].said {
+            Some(said) => format!("{end}: {said}"),
+            None => end.to_string(),
+        })
+    }
+
+    /// Hears what a chip that has exited said about it. One that was killed cannot have said anything.
+    fn hear_last_words(&mut self, chip: usize) {
+        let Chip { wire, said, .. } = &mut self.chips[chip];
+        if said.is_some() || !matches!(self.watcher.watch.end(chip), Some(End::Exited(_))) {
+            return;
+        }
+        if let Ok(Some((Report::Failed { message, .. }, _))) = wire.recv(Some(Instant::now())) {
+            *said = Some(message);
+        }
     }
 
     /// What a chip was last seen doing.
@@ -269,11 +293,13 @@ impl ChipProcesses {
     }
 
     fn try_request(&mut self, chip: usize, request: &Request) -> Result<bool> {
+        self.hear_last_words(chip);
+        let cause = self.cause(chip);
         let Chip { device, outbox, .. } = &mut self.chips[chip];
-        if let Some(end) = self.watcher.watch.end(chip) {
+        if let Some(cause) = cause {
             return Err(Error::ChipGone {
                 device: *device,
-                cause: end.to_string(),
+                cause,
             });
         }
         let bytes = encode(request, &format!("chip {device}"))?;
@@ -344,9 +370,10 @@ impl ChipProcesses {
                 });
             } else if let (Some(end), false) = (end, self.chips[index].reported) {
                 self.chips[index].reported = true;
+                self.hear_last_words(index);
                 events.push(Event::Ended {
                     chip: index,
-                    cause: end.to_string(),
+                    cause: self.cause(index).unwrap_or_else(|| end.to_string()),
                 });
             }
         }

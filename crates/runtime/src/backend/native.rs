@@ -184,7 +184,7 @@ impl Backend for NativeBackend {
     }
 
     fn end(&self, chip: usize) -> Option<String> {
-        self.chips.end(chip).map(|end| end.to_string())
+        self.chips.cause(chip)
     }
 
     fn last_seen(&self, chip: usize) -> LastSeen {

@@ -239,7 +239,8 @@ impl Attendant {
     pub fn fetch(&self, from: &Peer, nonce: u64, limit: Duration) -> Result<Attached> {
         let who = format!("process {}", from.pid);
         let deadline = Instant::now() + limit;
-        let wire = connect(&from.address, &who, Listens::Already, deadline)?;
+        let address = std::slice::from_ref(&from.address);
+        let wire = connect(address, &who, Listens::Already, deadline)?;
         wire.send(&Ask::Segment { nonce }, None)?;
         match wire.recv::<Layout>(Some(deadline))? {
             Some((layout, Some(fd))) => Attached::open(fd, layout),

@@ -122,7 +122,8 @@ impl Attendant {
             who: who.clone(),
             cause: cause.into(),
         };
-        let wire = connect(&leader.address, &who, Listens::Already, deadline)?;
+        let address = std::slice::from_ref(&leader.address);
+        let wire = connect(address, &who, Listens::Already, deadline)?;
         let rank = u32::try_from(me).unwrap_or(u32::MAX);
         wire.send(&Ask::Regroup { nonce, rank }, None)
             .map_err(|_| gone("it closed the connection"))?;

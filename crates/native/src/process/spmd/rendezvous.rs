@@ -4,7 +4,7 @@
 //! descriptor of the first segment. When one ends meanwhile, or time is up, everybody who has come is told who
 //! is missing.
 
-use super::socket::{Listens, accept, check_user, connect, listen};
+use super::socket::{Listens, accept, check_user, connect, listen_at, names_of};
 use super::{Attendant, Peer};
 use crate::error::{Error, Result};
 use crate::process::bootstrap_socket::{Wire, poll_for};
@@ -35,16 +35,24 @@ const VERSION: u64 = ringwork_isa::signature_hash(concat!("ringwork peers v1 ", 
 
 /// Longest that a process may take to say who it is once it has connected, and that all take who are turned away.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How many may be connected and silent; then the oldest of them is hung up on.
+const MAX_VISITORS: usize = 256;
+
+/// Connections whose other end has not said yet who it is, the oldest first. They are polled together: one that says
+/// nothing keeps nobody waiting.
+type Visitors = Vec<(Wire, Instant)>;
 
 /// Those who have come, by rank.
 struct Guests {
     joined: Vec<Option<(Peer, Wire)>>,
+    visitors: Visitors,
 }
 
 impl Guests {
     fn new(size: u32) -> Guests {
         Guests {
             joined: (0..size).map(|_| None).collect(),
+            visitors: Vec::new(),
         }
     }
 
@@ -66,25 +74,51 @@ impl Guests {
             .filter_map(|(rank, guest)| Some((rank, guest.as_ref()?)))
     }
 
-    /// Waits until somebody knocks; an error if one who has come ends meanwhile.
-    fn wait(&self, listener: &OwnedFd, left: Duration) -> Result<bool> {
+    /// Waits until somebody connects or says who it is, and takes those in who do; whether somebody connects. An
+    /// error if one who has come ends meanwhile, or does not belong here.
+    fn wait(&mut self, listener: &OwnedFd, size: u32, left: Duration) -> Result<bool> {
+        let oldest = self.visitors.first();
+        let oldest = oldest.map(|(_, since)| PATIENCE.saturating_sub(since.elapsed()));
         let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
         // Guests say nothing more: whatever can be read is the end of them.
         fds.extend(self.come().map(|(_, (_, wire))| PollFd::new(wire, PollFlags::IN)));
-        poll_for(&mut fds, Some(left))?;
+        fds.extend(
+            self.visitors
+                .iter()
+                .map(|(wire, _)| PollFd::new(wire, PollFlags::IN)),
+        );
+        poll_for(&mut fds, Some(oldest.map_or(left, |patience| patience.min(left))))?;
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if let Some(((rank, _), _)) = self.come().zip(&ready[1..]).find(|(_, ended)| **ended) {
+        drop(fds);
+        let (ended, speaking) = ready[1..].split_at(self.come().count());
+        if let Some(((rank, _), _)) = self.come().zip(ended).find(|(_, ended)| **ended) {
             return Err(Error::Gone {
                 who: format!("rank {rank}"),
                 cause: "it ended before everybody had come".into(),
             });
         }
-        Ok(ready[0])
+        let mut refused = None;
+        for ((wire, since), speaks) in std::mem::take(&mut self.visitors).into_iter().zip(speaking) {
+            if *speaks {
+                refused = refused.or(self.admit(wire, size).err());
+            } else if since.elapsed() < PATIENCE {
+                self.visitors.push((wire, since));
+            }
+        }
+        refused.map_or(Ok(ready[0]), Err)
+    }
+
+    /// Somebody has connected.
+    fn visit(&mut self, wire: Wire) {
+        if self.visitors.len() >= MAX_VISITORS {
+            self.visitors.remove(0);
+        }
+        self.visitors.push((wire, Instant::now()));
     }
 
     /// Takes what a process says when it comes.
-    fn admit(&mut self, wire: Wire, size: u32, deadline: Instant) -> Result<()> {
-        let Ok(Some((join, _))) = wire.recv::<Join>(Some(deadline.min(Instant::now() + PATIENCE))) else {
+    fn admit(&mut self, wire: Wire, size: u32) -> Result<()> {
+        let Ok(Some((join, _))) = wire.recv::<Join>(Some(Instant::now())) else {
             return Ok(());
         };
         let refusal = if join.version != VERSION {
@@ -118,19 +152,36 @@ impl Guests {
     }
 }
 
-/// Tells whoever has knocked and was not let in yet that it came to nothing.
-fn turn_away(listener: &OwnedFd, why: &Error) {
+/// Tells those who have connected, or do now, and were not let in that it came to nothing.
+fn turn_away(listener: &OwnedFd, mut visitors: Visitors, why: &Error) {
     let until = Instant::now() + PATIENCE;
-    let knocking = || poll_for(&mut [PollFd::new(listener, PollFlags::IN)], Some(Duration::ZERO));
-    while Instant::now() < until && knocking().is_ok_and(|knocking| knocking) {
-        let Ok(Some(socket)) = accept(listener) else {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
+        fds.extend(visitors.iter().map(|(wire, _)| PollFd::new(wire, PollFlags::IN)));
+        let patience = if visitors.is_empty() { Duration::ZERO } else { left };
+        if !poll_for(&mut fds, Some(patience)).is_ok_and(|any| any) {
             return;
-        };
-        if check_user(&socket, "a stranger").is_ok() {
-            let wire = Wire::from_fd(socket, "a rank".into());
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        let mut speaks = ready[1..].iter();
+        visitors.retain(|(wire, _)| {
+            if speaks.next() != Some(&true) {
+                return true;
+            }
             // What it says is heard first: to hang up on unread words is an error at its end, in place of the answer.
-            let _ = wire.recv::<Join>(Some(until));
+            let _ = wire.recv::<Join>(Some(Instant::now()));
             let _ = wire.send(&Welcome::Refused(why.to_string()), None);
+            false
+        });
+        if ready[0] {
+            let Ok(Some(socket)) = accept(listener) else {
+                return;
+            };
+            if check_user(&socket, "a stranger").is_ok() {
+                visitors.push((Wire::from_fd(socket, "a rank".into()), Instant::now()));
+            }
         }
     }
 }
@@ -154,7 +205,11 @@ impl Attendant {
         if rank.0 != 0 {
             return self.join(rendezvous, rank, size, deadline);
         }
-        let listener = if size > 1 { Some(listen(rendezvous)?) } else { None };
+        let listener = if size > 1 {
+            Some(listen_at(rendezvous)?)
+        } else {
+            None
+        };
         self.host(listener.as_ref(), size, limit, deadline, make)
     }
 
@@ -172,7 +227,7 @@ impl Attendant {
         if let Err(error) = &met {
             guests.refuse(error);
             if let Some(listener) = listener {
-                turn_away(listener, error);
+                turn_away(listener, std::mem::take(&mut guests.visitors), error);
             }
         }
         met
@@ -192,7 +247,7 @@ impl Attendant {
             && !missing.is_empty()
         {
             let left = deadline.saturating_duration_since(Instant::now());
-            if !guests.wait(listener, left)? {
+            if !guests.wait(listener, size, left)? {
                 if left.is_zero() {
                     let what = format!("waiting for rank {} to join the job", missing.join(", "));
                     return Err(Error::Deadline {
@@ -206,7 +261,7 @@ impl Attendant {
                 continue;
             };
             if check_user(&socket, "a stranger").is_ok() {
-                guests.admit(Wire::from_fd(socket, "a rank".into()), size, deadline)?;
+                guests.visit(Wire::from_fd(socket, "a rank".into()));
             }
         }
         let mut peers = vec![self.me.clone()];
@@ -232,7 +287,8 @@ impl Attendant {
         size: u32,
         deadline: Instant,
     ) -> Result<(Vec<Peer>, Attached)> {
-        let wire = connect(rendezvous, "rank 0", Listens::Later, deadline)?;
+        let names: Vec<String> = names_of(rendezvous).collect();
+        let wire = connect(&names, "rank 0", Listens::Later, deadline)?;
         wire.send(
             &Join {
                 version: VERSION,
@@ -266,32 +322,68 @@ impl Attendant {
 mod tests {
     use super::*;
 
+    /// An address of a test, and what rank `rank` of `size` says who comes to it.
+    fn knock(attendant: &Attendant, address: &str, rank: u32, size: u32) -> Wire {
+        let deadline = Instant::now() + LONG;
+        let wire = connect(&[address.to_owned()], "rank 0", Listens::Already, deadline).unwrap();
+        let (version, peer) = (VERSION, attendant.me.clone());
+        let join = Join {
+            version,
+            rank,
+            size,
+            peer,
+        };
+        wire.send(&join, None).unwrap();
+        wire
+    }
+
+    const LONG: Duration = Duration::from_secs(10);
+
     #[test]
     fn who_knocks_while_it_comes_to_nothing_is_told_why() {
         let address = format!("ringwork-test-knocking-{}", std::process::id());
         let attendant = Attendant::start().unwrap();
-        let listener = listen(&address).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        let knock = |rank, size| {
-            let wire = connect(&address, "rank 0", Listens::Already, deadline).unwrap();
-            let (version, peer) = (VERSION, attendant.me.clone());
-            let join = Join {
-                version,
-                rank,
-                size,
-                peer,
-            };
-            wire.send(&join, None).unwrap();
-            wire
-        };
-        let (_wrong, right) = (knock(1, 9), knock(2, 3));
+        let listener = listen_at(&address).unwrap();
+        let deadline = Instant::now() + LONG;
+        let _wrong = knock(&attendant, &address, 1, 9);
+        let right = knock(&attendant, &address, 2, 3);
         let make = || unreachable!("not everybody comes");
-        let met = attendant.host(Some(&listener), 3, Duration::from_secs(10), deadline, make);
+        let met = attendant.host(Some(&listener), 3, LONG, deadline, make);
         let why = met.unwrap_err().to_string();
         assert!(why.contains("it counts 9 ranks"), "{why}");
         match right.recv::<Welcome>(Some(deadline)).unwrap() {
             Some((Welcome::Refused(told), _)) => assert_eq!(told, why),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn silent_connections_keep_nobody_waiting() {
+        let address = format!("ringwork-test-silent-{}", std::process::id());
+        let attendant = Attendant::start().unwrap();
+        let listener = listen_at(&address).unwrap();
+        // One after the other they would take as many times the patience, which is longer than there is.
+        let silent: Vec<Wire> = (0..40)
+            .map(|_| {
+                connect(
+                    &[address.clone()],
+                    "rank 0",
+                    Listens::Already,
+                    Instant::now() + LONG,
+                )
+                .unwrap()
+            })
+            .collect();
+        let right = knock(&attendant, &address, 1, 2);
+        let make = || Attached::create("a test", Layout::windows(ringwork_isa::Segment(1), 2, 1, 100)?);
+        let (peers, _) = attendant
+            .host(Some(&listener), 2, LONG, Instant::now() + LONG, make)
+            .unwrap();
+        assert_eq!(peers.len(), 2);
+        assert!(matches!(
+            right.recv::<Welcome>(Some(Instant::now() + LONG)),
+            Ok(Some((Welcome::Here { .. }, Some(_))))
+        ));
+        drop(silent);
     }
 }

@@ -18,19 +18,26 @@ fn abstract_address(name: &str) -> Result<SocketAddrUnix> {
     SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(Error::system(format!("the address `{name}`")))
 }
 
-pub(super) fn listen(name: &str) -> Result<OwnedFd> {
-    let socket = unix_socket(SocketFlags::empty())?;
-    bind(&socket, name)?.map_err(Error::system(format!("listening at `{name}`")))?;
-    rustix::net::listen(&socket, 64).map_err(Error::system("listening"))?;
-    Ok(socket)
-}
-
 fn bind(socket: &OwnedFd, name: &str) -> Result<rustix::io::Result<()>> {
     Ok(rustix::net::bind(socket, &abstract_address(name)?))
 }
 
-/// How many random names are tried. Each has 64 random bits, so even a second one is hardly ever needed.
+/// How many names are tried. Random ones have 64 random bits, so that a second one is hardly ever needed. Those of a
+/// rendezvous can be guessed if the job's variables can: any user may then hold some of them.
 const MAX_NAMES: u32 = 16;
+
+/// The names of a rendezvous, the same for every rank.
+pub(super) fn names_of(rendezvous: &str) -> impl Iterator<Item = String> {
+    (0..MAX_NAMES).map(move |number| match number {
+        0 => rendezvous.to_owned(),
+        more => format!("{rendezvous}-{more}"),
+    })
+}
+
+/// Listens at the first name of a rendezvous that is free.
+pub(super) fn listen_at(rendezvous: &str) -> Result<OwnedFd> {
+    listen_at_one_of(names_of(rendezvous)).map(|(_, socket)| socket)
+}
 
 /// A name that no other process can guess, and so cannot take before this one does.
 fn random_name() -> String {
@@ -72,37 +79,59 @@ pub(super) enum Listens {
     Later,
 }
 
-/// Connects to an address of this user's (PEER-1) before the deadline.
+/// Connects to a process of this user (PEER-1) that listens at one of these names, before the deadline. Names that
+/// another user holds are passed over if there are several.
 ///
 /// The socket does not block while it connects: if the other process is stopped and its queue of connections is full,
 /// a blocking `connect` would never return. The kernel then answers EAGAIN, and this tries again.
-pub(super) fn connect(name: &str, who: &str, listens: Listens, deadline: Instant) -> Result<Wire> {
-    let address = abstract_address(name)?;
+pub(super) fn connect(names: &[String], who: &str, listens: Listens, deadline: Instant) -> Result<Wire> {
+    let addresses: Vec<_> = names
+        .iter()
+        .map(|name| abstract_address(name))
+        .collect::<Result<_>>()?;
     let begun = Instant::now();
     let mut pause = Duration::from_micros(200);
     loop {
-        let socket = unix_socket(SocketFlags::NONBLOCK)?;
-        let error = match rustix::net::connect(&socket, &address) {
-            Ok(()) => {
-                check_user(&socket, who)?;
-                rustix::io::ioctl_fionbio(&socket, false).map_err(Error::system("preparing a socket"))?;
-                return Ok(Wire::from_fd(socket, who.into()));
-            }
-            Err(error) => error,
-        };
-        let later = match error {
-            Errno::AGAIN => "its queue of connections is full",
-            Errno::CONNREFUSED | Errno::NOENT if listens == Listens::Later => "it does not listen",
-            _ => {
-                return Err(Error::Gone {
-                    who: who.into(),
-                    cause: format!("it does not answer ({error})"),
-                });
-            }
-        };
+        let (mut later, mut strangers) = (None, 0);
+        for address in &addresses {
+            let socket = unix_socket(SocketFlags::NONBLOCK)?;
+            let error = match rustix::net::connect(&socket, address) {
+                Ok(()) => match check_user(&socket, who) {
+                    Err(stranger) if addresses.len() == 1 => return Err(stranger),
+                    Err(_) => {
+                        strangers += 1;
+                        continue;
+                    }
+                    Ok(_) => {
+                        rustix::io::ioctl_fionbio(&socket, false)
+                            .map_err(Error::system("preparing a socket"))?;
+                        return Ok(Wire::from_fd(socket, who.into()));
+                    }
+                },
+                Err(error) => error,
+            };
+            later = later.or(match error {
+                Errno::AGAIN => Some("its queue of connections is full"),
+                Errno::CONNREFUSED | Errno::NOENT if listens == Listens::Later => None,
+                _ => {
+                    return Err(Error::Gone {
+                        who: who.into(),
+                        cause: format!("it does not answer ({error})"),
+                    });
+                }
+            });
+        }
         if Instant::now() >= deadline {
+            let later = later.unwrap_or("it does not listen");
+            let taken = match strangers {
+                0 => String::new(),
+                some => format!(
+                    "; {some} of its {} socket names belong to another user",
+                    addresses.len()
+                ),
+            };
             return Err(Error::Deadline {
-                what: format!("connecting to {who} ({later}; it has not started, or is stopped)"),
+                what: format!("connecting to {who} ({later}; it has not started, or is stopped{taken})"),
                 limit_ms: deadline.saturating_duration_since(begun).as_millis(),
             });
         }
@@ -147,7 +176,7 @@ mod tests {
     #[test]
     fn a_name_that_is_taken_is_passed_over() {
         let taken = random_name();
-        let _squatter = listen(&taken).unwrap();
+        let _squatter = listen_at(&taken).unwrap();
         let free = random_name();
         let names = [taken.clone(), free.clone()];
         assert_eq!(listen_at_one_of(names.into_iter()).unwrap().0, free);
@@ -176,16 +205,28 @@ mod tests {
             waiting.push(socket);
         }
         let deadline = Instant::now() + Duration::from_millis(20);
-        let error = connect(&name, "rank 0", Listens::Later, deadline).unwrap_err();
+        let error = connect(&[name], "rank 0", Listens::Later, deadline).unwrap_err();
         assert!(matches!(error, Error::Deadline { limit_ms: 10.., .. }), "{error}");
         assert!(error.to_string().contains("rank 0"), "{error}");
     }
 
     #[test]
+    fn ranks_find_each_other_at_any_name_of_their_rendezvous() {
+        let rendezvous = random_name();
+        let names: Vec<_> = names_of(&rendezvous).collect();
+        // Bound by somebody who does not listen there.
+        let squatter = unix_socket(SocketFlags::empty()).unwrap();
+        bind(&squatter, &names[0]).unwrap().unwrap();
+        let _listener = listen_at(&rendezvous).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        connect(&names, "rank 0", Listens::Later, deadline).unwrap();
+    }
+
+    #[test]
     fn a_rank_that_does_not_listen_yet_is_not_called_gone() {
-        let error = connect(&random_name(), "rank 0", Listens::Later, Instant::now()).unwrap_err();
+        let error = connect(&[random_name()], "rank 0", Listens::Later, Instant::now()).unwrap_err();
         assert!(matches!(error, Error::Deadline { .. }), "{error}");
-        let error = connect(&random_name(), "rank 0", Listens::Already, Instant::now()).unwrap_err();
+        let error = connect(&[random_name()], "rank 0", Listens::Already, Instant::now()).unwrap_err();
         assert!(matches!(error, Error::Gone { .. }), "{error}");
     }
 }
