@@ -49,3 +49,29 @@ fn the_program_in_the_readme_is_the_example() {
         "copy it from crates/ringwork/examples/sum.rs"
     );
 }
+
+#[test]
+fn programs_beside_a_link_to_an_example_are_that_example() {
+    let mut programs = 0;
+    for page in pages() {
+        let text = read_to_string(&page).unwrap();
+        for after in text.split("](../crates/ringwork/examples/").skip(1) {
+            let Some((name, rest)) = after.split_once(".rs)") else {
+                continue;
+            };
+            let Some((_, block)) = rest.split_once("```rust\n") else {
+                panic!("{}: no program follows the link to {name}.rs", page.display());
+            };
+            let path = format!("crates/ringwork/examples/{name}.rs");
+            let example = read_to_string(root().join(&path)).unwrap();
+            let (_, program) = example.split_once("\n\n").unwrap();
+            assert!(
+                block.starts_with(&format!("{program}```")),
+                "{}: the program is not that of {path}; copy it from there",
+                page.display()
+            );
+            programs += 1;
+        }
+    }
+    assert!(programs > 20, "found {programs} only; is the search still right?");
+}
