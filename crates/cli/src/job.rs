@@ -8,6 +8,7 @@ use ringwork::prelude::*;
 use ringwork::runtime::{Clock, NodeBuilder, Platform, Simulated, TeamSpec};
 use ringwork::sim::timeline::Timeline;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// What a user asked for.
@@ -262,7 +263,12 @@ pub(crate) fn exact_ranks(dtype: Dtype) -> usize {
 
 /// The sum of a pattern over ranks: the closed form, as exact as the pattern.
 pub(crate) fn sum_of_patterns<T: Element>(ranks: usize, value: impl Fn(usize) -> usize) -> T {
-    T::from_i64((0..ranks).map(|rank| small::<T>(value(rank))).sum())
+    sum_of_patterns_of(0..ranks, value)
+}
+
+/// The sum of a pattern over some of the ranks.
+pub(crate) fn sum_of_patterns_of<T: Element>(ranks: Range<usize>, value: impl Fn(usize) -> usize) -> T {
+    T::from_i64(ranks.map(|rank| small::<T>(value(rank))).sum())
 }
 
 #[cfg(test)]

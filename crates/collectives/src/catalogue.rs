@@ -14,12 +14,32 @@
 //! assert!(error.contains("did you mean `ring`?"));
 //! ```
 
+mod all_gather;
+mod all_to_all;
+mod broadcast;
+mod gather;
+mod reduce;
+mod reduce_scatter;
+mod scatter;
+
+/// The collectives that are staged through the scratch in one way only. The others have modules of their own.
+pub mod staged {
+    pub use super::all_gather::all_gather;
+    pub use super::all_to_all::all_to_all;
+    pub use super::broadcast::broadcast;
+    pub use super::gather::gather;
+    pub use super::reduce::reduce;
+    pub use super::reduce_scatter::reduce_scatter;
+    pub use super::scatter::scatter;
+}
+
 use crate::all_reduce;
 use crate::network::{self, Lanes};
 use crate::window::{self, Spread};
 use crate::{Team, packets};
 use ringwork_isa::{
-    Algorithm, Collective, Core, Error, In, MAX_RANKS, Out, Queues, Rank, ReduceOp, Result, Shared, nearest,
+    Algorithm, Collective, Core, Dtype, Error, In, MAX_RANKS, Out, Queues, Rank, ReduceOp, Result, Shared,
+    nearest,
 };
 
 /// One algorithm of one collective.
@@ -182,12 +202,16 @@ impl Entry {
         Ok(())
     }
 
-    /// Whether it can reduce by `op`.
+    /// Whether it can reduce elements of this type by `op`; yes if it reduces nothing.
     ///
     /// # Errors
     /// Why not.
-    pub fn reduces_by(&self, op: ReduceOp) -> std::result::Result<(), String> {
-        if op == ReduceOp::Avg && self.collective.reduces() && !self.algorithm.is_exact() {
+    pub fn reduces_by(&self, op: ReduceOp, dtype: Dtype) -> std::result::Result<(), String> {
+        if !self.collective.reduces() {
+            return Ok(());
+        }
+        op.check(dtype)?;
+        if op == ReduceOp::Avg && !self.algorithm.is_exact() {
             return Err(format!(
                 "`{}` combines two at a time, which cannot average; use an exact algorithm",
                 self.algorithm
@@ -248,7 +272,7 @@ async fn in_packets<C: Core>(core: &C, entry: &Entry, team: Team, call: Call<'_>
         Collective::Broadcast => packets::broadcast(core, &team.ring()?, x, y, root).await,
         // A packet of one byte from everybody.
         Collective::Barrier => all_reduce::packet(core, team, x, y, ReduceOp::Max).await,
-        Collective::Reduce | Collective::Gather | Collective::Scatter => Err(missing(entry, "a scratch")),
+        _ => Err(missing(entry, "a scratch")),
     }
 }
 
@@ -273,7 +297,7 @@ async fn in_window<C: Core>(core: &C, entry: &Entry, team: Team, call: Call<'_>)
         Collective::ReduceScatter => {
             window::reduce_scatter(core, meet, of_window(team, x.span())?, y, op).await
         }
-        Collective::Reduce | Collective::Gather | Collective::Scatter => Err(missing(entry, "a scratch")),
+        _ => Err(missing(entry, "a scratch")),
     }
 }
 
@@ -348,7 +372,7 @@ mod tests {
         assert!(entry("torus").fits(6, None).unwrap_err().contains("grid"));
         assert_eq!(entry("torus").fits(6, Some(&[2, 3])), Ok(()));
         assert!(entry("packet").fits(65, None).unwrap_err().contains("65 ranks"));
-        assert!(entry("ring").reduces_by(ReduceOp::Avg).is_err());
-        assert_eq!(entry("twophase").reduces_by(ReduceOp::Avg), Ok(()));
+        assert!(entry("ring").reduces_by(ReduceOp::Avg, Dtype::F32).is_err());
+        assert_eq!(entry("twophase").reduces_by(ReduceOp::Avg, Dtype::F32), Ok(()));
     }
 }

@@ -230,6 +230,7 @@ pub async fn run_in<C: Core>(
 ) -> Result<()> {
     let entry = catalogue::find(collective, algorithm)
         .ok_or_else(|| Error::failed(format!("{collective} has no algorithm `{algorithm}`")))?;
+    entry.reduces_by(op, x.dtype()).map_err(Error::failed)?;
     let (ranks, mut grid) = (memory.data.ranks, [0; MAX_GRID_SIDES]);
     if let TeamParts::Queues { grid: sides, .. } = memory.parts {
         grid = sides;

@@ -43,39 +43,26 @@
 //! - **COL-5 (nothing to do).** A call on no elements returns at once and does not synchronise.
 #![forbid(unsafe_code)]
 
-mod all_gather;
 pub mod all_reduce;
-mod all_to_all;
 mod all_to_all_v;
 mod arguments;
 mod barrier;
 mod blocks;
-mod broadcast;
 pub mod catalogue;
 mod chunk;
 pub mod domain;
-mod gather;
 mod lane;
 pub mod network;
 pub mod packets;
-mod reduce;
-mod reduce_scatter;
-mod scatter;
 mod send_recv;
 pub mod table;
 mod team;
 pub mod window;
 
-pub use all_gather::all_gather;
 pub use all_reduce::all_reduce;
-pub use all_to_all::all_to_all;
 pub use all_to_all_v::all_to_all_v;
 pub use barrier::barrier;
-pub use broadcast::broadcast;
-pub use gather::gather;
-pub use reduce::reduce;
-pub use reduce_scatter::reduce_scatter;
+pub use catalogue::staged::*;
 pub use ringwork_isa::Algorithm;
-pub use scatter::scatter;
 pub use send_recv::{Post, exchange, recv, send};
 pub use team::Team;

@@ -5,7 +5,7 @@ use crate::buffer::{Source, Target};
 use crate::erased::{AnyInput, AnyOutput};
 use crate::error::{Error, Result};
 use crate::station::Station;
-use ringwork_isa::{Algorithm, Element, ReduceOp};
+use ringwork_isa::{Algorithm, Collective, Element, ReduceOp};
 
 impl Communicator {
     /// `data[i]` becomes its reduction over all ranks, on every rank; in place.
@@ -111,7 +111,7 @@ impl Communicator {
         op: ReduceOp,
         root: u32,
     ) -> Result<()> {
-        self.station()?.reduce(data.output().into(), op, root)
+        self.collective_in_place(Collective::Reduce, data, (op, root))
     }
 
     /// `root`'s `output` becomes everybody's `input`, one after the other; the others' stays.
@@ -176,6 +176,36 @@ impl Communicator {
     ) -> Result<()> {
         self.station()?
             .all_to_all_v_agreeing((input.input().into(), sends), (output.output().into(), receives))
+    }
+
+    /// A collective of equal input and output on every rank, by its name: for programs that go over the catalogue. `op` and
+    /// `root` are ignored by those that have none.
+    ///
+    /// # Errors
+    /// As the call of that name; or if the collective deals parts to ranks, or cannot reduce by `op`.
+    pub fn collective<T: Element>(
+        &self,
+        collective: Collective,
+        input: &(impl Source<T> + ?Sized),
+        output: &mut (impl Target<T> + ?Sized),
+        (op, root): (ReduceOp, u32),
+    ) -> Result<()> {
+        let (input, output) = (Some(input.input().into()), output.output().into());
+        self.station()?.collective(collective, input, output, op, root)
+    }
+
+    /// [`collective`](Communicator::collective) with one buffer.
+    ///
+    /// # Errors
+    /// As [`collective`](Communicator::collective).
+    pub fn collective_in_place<T: Element>(
+        &self,
+        collective: Collective,
+        data: &mut (impl Target<T> + ?Sized),
+        (op, root): (ReduceOp, u32),
+    ) -> Result<()> {
+        self.station()?
+            .collective(collective, None, data.output().into(), op, root)
     }
 
     /// Sends `data` to rank `to`, which must [`recv`](Communicator::recv) as many elements of the same type. Calls

@@ -68,19 +68,20 @@ impl Station {
     }
 }
 
+/// Whether elements of this type can be reduced by `op` in this way.
 #[inline(always)]
-pub(crate) fn check_average(op: ReduceOp, way: Algorithm) -> Result<()> {
-    if !matches!(op, ReduceOp::Avg) || way.is_exact() {
+pub(crate) fn check_op(call: &'static str, op: ReduceOp, dtype: Dtype, way: Algorithm) -> Result<()> {
+    if op.is_for(dtype) && (op != ReduceOp::Avg || way.is_exact()) {
         return Ok(());
     }
-    Err(no_average(way))
+    Err(no_reduction(call, op, dtype, way))
 }
 
 #[cold]
-fn no_average(way: Algorithm) -> Error {
-    let problem = format!(
-        "`{}` adds two at a time and cannot average; use a direct algorithm",
-        way.name()
-    );
-    Error::arguments("all_reduce", problem)
+fn no_reduction(call: &'static str, op: ReduceOp, dtype: Dtype, way: Algorithm) -> Error {
+    let problem = op
+        .check(dtype)
+        .err()
+        .unwrap_or_else(|| format!("`{way}` adds two at a time and cannot average; use a direct algorithm"));
+    Error::arguments(call, problem)
 }

@@ -1,13 +1,14 @@
 //! What each call of a communicator does, for elements of one type: checks, fingerprint, algorithm.
 
 use crate::buffer::Held;
-use crate::checks::check_average;
+use crate::checks::check_op;
 use crate::erased::{AnyInput, AnyOutput};
 use crate::error::{Error, Result};
 use crate::lending::{between, copy, in_place, with_input, with_output};
 use crate::station::Station;
 use crate::usable::named;
 use ringwork_collectives::all_reduce::{packet, packet_chunk};
+use ringwork_collectives::catalogue::{self, Resources};
 use ringwork_collectives::window::{self, Spread};
 use ringwork_collectives::{Team, packets};
 use ringwork_isa::{
@@ -29,7 +30,7 @@ impl Station {
                 .map_err(|problem| Error::arguments("all_reduce_with", problem))?,
             None => self.choose(Collective::AllReduce, data.bytes(), data.in_window()),
         };
-        check_average(op, way)?;
+        check_op("all_reduce", op, data.dtype(), way)?;
         let call = fingerprint(Collective::AllReduce, data.dtype(), data.len(), way);
         self.call(
             |sequence| call(sequence).reducing(op),
@@ -106,7 +107,7 @@ impl Station {
         self.check_dtypes("all_reduce_into", input.dtype(), output.dtype())?;
         self.same("all_reduce", "output", output.len(), input.len())?;
         let way = self.choose(Collective::AllReduce, input.bytes(), output.in_window());
-        check_average(op, way)?;
+        check_op("all_reduce_into", op, input.dtype(), way)?;
         let call = fingerprint(Collective::AllReduce, input.dtype(), input.len(), way);
         let reducing = |sequence| call(sequence).reducing(op);
         match output {
@@ -197,6 +198,7 @@ impl Station {
         self.same("reduce_scatter", "input", input.len(), wanted)?;
         let in_window = input.in_window();
         let way = self.choose(Collective::ReduceScatter, input.bytes(), in_window);
+        check_op("reduce_scatter", op, input.dtype(), way)?;
         let call = fingerprint(Collective::ReduceScatter, input.dtype(), input.len(), way);
         let reducing = |sequence| call(sequence).reducing(op);
         match input {
@@ -228,6 +230,7 @@ impl Station {
     pub(crate) fn reduce_scatter_in_place(&self, data: AnyOutput<'_>, op: ReduceOp) -> Result<()> {
         self.check_home("reduce_scatter_in_place", data.home())?;
         let way = self.choose(Collective::ReduceScatter, data.bytes(), data.in_window());
+        check_op("reduce_scatter_in_place", op, data.dtype(), way)?;
         let call = fingerprint(Collective::ReduceScatter, data.dtype(), data.len(), way);
         let (ranks, me) = (self.size() as usize, self.place.me.0 as usize);
         self.call(
@@ -287,29 +290,6 @@ impl Station {
                         core.run(packets::take(core, &self.ring, y, root))
                     }
                 }),
-            },
-        )
-    }
-
-    #[inline(never)]
-    pub(crate) fn reduce(&self, data: AnyOutput<'_>, op: ReduceOp, root: u32) -> Result<()> {
-        self.check_home("reduce", data.home())?;
-        self.check_rank("reduce", root)?;
-        let call = fingerprint(Collective::Reduce, data.dtype(), data.len(), None);
-        self.call(
-            |sequence| call(sequence).reducing(op).rooted(root),
-            |core| {
-                in_place(core, data, |data| {
-                    let (x, y) = (data.into(), data.into());
-                    core.run(ringwork_collectives::reduce(
-                        core,
-                        self.team(data.dtype()),
-                        x,
-                        y,
-                        op,
-                        Rank(root),
-                    ))
-                })
             },
         )
     }
@@ -410,6 +390,68 @@ impl Station {
                 } else {
                     core.run(ringwork_collectives::all_to_all(core, self.team(x.dtype()), x, y))
                 }
+            }),
+        }
+    }
+
+    /// A collective without a function of its own here: as the catalogue has it, from `input` or in place.
+    #[inline(never)]
+    pub(crate) fn collective(
+        &self,
+        collective: Collective,
+        input: Option<AnyInput<'_>>,
+        output: AnyOutput<'_>,
+        op: ReduceOp,
+        root: u32,
+    ) -> Result<()> {
+        let name = collective.name();
+        self.check_home(name, output.home())?;
+        let len = output.len();
+        if let Some(input) = &input {
+            self.check_home(name, input.home())?;
+            self.check_dtypes(name, input.dtype(), output.dtype())?;
+            self.same(name, "output", len, input.len())?;
+        }
+        if collective.has_root() {
+            self.check_rank(name, root)?;
+        }
+        let way = self.choose(collective, output.bytes(), false);
+        let entry = catalogue::find(collective, way).filter(|_| !collective.has_parts());
+        let entry =
+            entry.ok_or_else(|| Error::arguments(name, "this collective has a call of its own; use that"))?;
+        entry
+            .reduces_by(op, output.dtype())
+            .map_err(|problem| Error::arguments(name, problem))?;
+        let call = fingerprint(collective, output.dtype(), len, None);
+        let described = |sequence| {
+            let call = if collective.reduces() {
+                call(sequence).reducing(op)
+            } else {
+                call(sequence)
+            };
+            if collective.has_root() {
+                call.rooted(root)
+            } else {
+                call
+            }
+        };
+        let work = |core: &NativeCore, x: In, y: Out| {
+            let team = Resources::Team(self.team(x.dtype()));
+            let (root, workers, grid) = (Rank(root), self.chooser.cores(), &[][..]);
+            let call = catalogue::Call {
+                x,
+                y,
+                op,
+                root,
+                workers,
+                grid,
+            };
+            core.run(catalogue::run(core, entry, team, call))
+        };
+        match input {
+            Some(input) => self.staged(described, input, output, work),
+            None => self.call(described, |core| {
+                in_place(core, output, |data| work(core, data.into(), data.into()))
             }),
         }
     }

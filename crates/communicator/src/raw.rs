@@ -29,7 +29,7 @@
 use crate::buffer::Held;
 use crate::erased::{AnyInput, AnyOutput};
 use crate::error::{Error, Result};
-use ringwork_isa::{Dtype, ReduceOp};
+use ringwork_isa::{Collective, Dtype, ReduceOp};
 use ringwork_native::{LentBytes, LentBytesMut};
 use std::ops::Range;
 use std::sync::Arc;
@@ -289,6 +289,12 @@ pub enum Call {
     Exchange { to: u32, from: u32 },
     /// `barrier`, without operands.
     Barrier,
+    /// `collective`, or `collective_in_place` with one operand.
+    Collective {
+        collective: Collective,
+        op: ReduceOp,
+        root: u32,
+    },
 }
 
 impl Call {
@@ -309,6 +315,7 @@ impl Call {
             Call::Recv { .. } => "recv",
             Call::Exchange { .. } => "exchange",
             Call::Barrier => "barrier",
+            Call::Collective { collective, .. } => collective.name(),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::pending::Pending;
 use crate::raw::{AnyWindow, Call, Operands};
 use crate::station::Station;
-use ringwork_isa::Dtype;
+use ringwork_isa::{Collective, Dtype};
 use ringwork_native::WaitObserver;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Station {
     #[inline(never)]
     fn call_raw_other(&self, call: &Call, data: &Operands) -> Result<()> {
         let one = data.are_one();
-        if data.are_same() && !matches!(call, Call::AllToAll) {
+        if data.are_same() && !matches!(call, Call::AllToAll | Call::Collective { .. }) {
             let problem = "the input and the output are the same memory; this call needs two buffers";
             return Err(Error::arguments(call.name(), problem));
         }
@@ -37,7 +37,7 @@ impl Station {
             Call::ReduceScatter(op) if one => self.reduce_scatter_in_place(output, *op),
             Call::ReduceScatter(op) => self.reduce_scatter(data.input(), output, *op),
             Call::Broadcast { root } => self.broadcast(output, *root),
-            Call::Reduce { op, root } => self.reduce(output, *op, *root),
+            Call::Reduce { op, root } => self.collective(Collective::Reduce, None, output, *op, *root),
             Call::Gather { root } => self.gather(data.input(), output, *root),
             Call::Scatter { root } => self.scatter(data.input(), output, *root),
             Call::AllToAll if one => self.all_to_all_in_place(output),
@@ -49,6 +49,10 @@ impl Station {
             Call::Recv { from } => self.recv(output, *from),
             Call::Exchange { to, from } => self.exchange(data.input(), output, *to, *from),
             Call::Barrier => self.barrier(),
+            Call::Collective { collective, op, root } => {
+                let input = (!one).then(|| data.input());
+                self.collective(*collective, input, output, *op, *root)
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! This is the only list of them. Whatever needs to know a collective, from the communicator to the simulator's lower
 //! bounds, asks here; how one is done is an [`Algorithm`](crate::Algorithm).
 
+use crate::{Arg, Argument, Parameter, Tag, Value};
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -249,6 +250,26 @@ impl Collective {
 impl fmt::Display for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl Parameter for Collective {
+    const TAG: Tag = Tag::Value;
+    fn type_name() -> String {
+        "Collective".into()
+    }
+    fn from_arg(arg: &Arg) -> Result<Self, String> {
+        let Arg::Value(Value::U64(number)) = arg else {
+            return Err(Self::type_name());
+        };
+        let found = Collective::ALL.into_iter().find(|one| *one as u64 == *number);
+        found.ok_or_else(Self::type_name)
+    }
+}
+
+impl Argument<Collective> for Collective {
+    fn to_arg(&self) -> Arg {
+        Arg::Value((*self as u64).into())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reduction operators.
 
+use crate::Dtype;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -42,6 +43,25 @@ impl ReduceOp {
             ReduceOp::Prod => "prod",
             ReduceOp::Avg => "avg",
         }
+    }
+
+    /// Whether it is defined for elements of this type.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_for(self, _: Dtype) -> bool {
+        true
+    }
+
+    /// Whether elements of this type can be reduced by it. A reduction that cannot be gives NaN; who offers it to users
+    /// refuses it first.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(self, dtype: Dtype) -> Result<(), String> {
+        if self.is_for(dtype) {
+            return Ok(());
+        }
+        Err(format!("`{self}` is not defined for {dtype}"))
     }
 
     /// The names of all, for messages: `sum, max, ...`.

@@ -151,3 +151,23 @@ pub async fn all_to_all<C: Core, T: Element>(
     let what = (Collective::AllToAll, algorithm);
     run_in(core, team, what, (x.erase(), y.erase()), ReduceOp::Sum, Rank(0)).await
 }
+
+/// Any collective that moves data, by any of its algorithms: what the kernels above do, and those collectives that have no
+/// kernel of their own. `op` and `root` are ignored by those that have none.
+///
+/// # Errors
+/// If the collective has no such algorithm, or cannot reduce by `op`; else as the kernel of that collective.
+#[kernel]
+pub async fn collective<C: Core, T: Element>(
+    core: &C,
+    x: In<T>,
+    y: Out<T>,
+    team: TeamMemory,
+    collective: Collective,
+    op: ReduceOp,
+    root: Rank,
+    algorithm: Algorithm,
+) -> Result<()> {
+    let what = (collective, algorithm);
+    run_in(core, team, what, (x.erase(), y.erase()), op, root).await
+}

@@ -58,7 +58,7 @@ impl Case {
             Collective::AllToAll => kernels::all_to_all::task(x, y, team, algorithm),
             Collective::Gather => kernels::gather::task(x, y, team, root, algorithm),
             Collective::Scatter => kernels::scatter::task(x, y, team, root, algorithm),
-            other => panic!("{other} has no kernel that moves data"),
+            other => kernels::collective::task(x, y, team, other, op, root, algorithm),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::arguments::{BenchArguments, Mode, Roots};
 use super::collective::{self, out_of_place, parts, used_in_place};
 use super::stats::{Stats, Whose};
 use super::verify::Pattern;
+use ringwork::collectives::catalogue::{self, Entry};
 use ringwork::communicator::choices;
 use ringwork::communicator::{Communicator, HopProbe, Input, Output, Result, Source, Target, WindowBuffer};
 use ringwork::isa::{Algorithm, Collective, Counts, Element, ReduceOp};
@@ -81,9 +82,12 @@ impl<'a> Bench<'a> {
             out_of_place(collective)
         };
         let in_window = self.arguments.window || mode != Mode::Oop && !self.arguments.own;
-        let averages = collective.reduces() && question.op == ReduceOp::Avg;
-        let possible =
-            way.is_none_or(|way| (in_window || !way.needs_window()) && (way.is_exact() || !averages));
+        // Without a name the communicator chooses an exact one.
+        let meant = |entry: &&Entry| way.map_or(entry.algorithm.is_exact(), |way| way == entry.algorithm);
+        let possible = way.is_none_or(|way| in_window || !way.needs_window())
+            && catalogue::of(collective)
+                .filter(meant)
+                .any(|entry| entry.reduces_by(question.op, T::DTYPE).is_ok());
         // What is swapped in one buffer cannot be pulled from where it lies.
         let swapped = in_place && collective == Collective::AllToAll;
         let possible = possible && !(swapped && way.is_some_and(Algorithm::needs_window));
@@ -354,12 +358,13 @@ impl<'a, T: Element> Case<'a, T> {
             Collective::ReduceScatter if self.in_place => comm.reduce_scatter_in_place(recv, op),
             Collective::ReduceScatter => comm.reduce_scatter(send, recv, op),
             Collective::Broadcast => comm.broadcast(recv, root()),
-            Collective::Reduce => comm.reduce(recv, op, root()),
             Collective::AllToAll if self.in_place => comm.all_to_all_in_place(recv),
             Collective::AllToAll => comm.all_to_all(send, recv),
             Collective::Gather => comm.gather(send, recv, root()),
             Collective::Scatter => comm.scatter(send, recv, root()),
             Collective::Barrier => comm.barrier(),
+            other if self.in_place => comm.collective_in_place(other, recv, (op, root())),
+            other => comm.collective(other, send, recv, (op, root())),
         }
     }
 

@@ -4,6 +4,7 @@ mod all_to_all;
 mod allgather;
 mod allreduce;
 mod broadcast;
+mod by_name;
 mod collective;
 mod dense;
 mod moe_dispatch;
@@ -26,6 +27,7 @@ use ringwork::collectives::catalogue::{self, CATALOGUE, Entry, Needs};
 use ringwork::isa::{Algorithm, Collective};
 use ringwork::prelude::Dtype;
 use serde_json::json;
+use std::sync::LazyLock;
 
 /// An example.
 pub(crate) struct Example {
@@ -109,25 +111,33 @@ impl Choice {
     }
 }
 
-/// All of them, in the order to read them.
-pub(crate) const ALL: &[Example] = &[
-    vector_add::EXAMPLE,
-    multi_chip_dispatch::EXAMPLE,
-    allreduce::EXAMPLE,
-    allgather::EXAMPLE,
-    reduce_scatter::EXAMPLE,
-    broadcast::EXAMPLE,
-    reduce::EXAMPLE,
-    all_to_all::EXAMPLE,
-    resident_weight::EXAMPLE,
-    overlapping_domains::EXAMPLE,
-    two_groups::EXAMPLE,
-    vector_graph::EXAMPLE,
-    pod::EXAMPLE,
-    tp_ffn::EXAMPLE,
-    moe_dispatch::EXAMPLE,
-    serving::EXAMPLE,
-];
+/// All of them, in the order to read them; then the collectives that have no file of their own.
+pub(crate) static ALL: LazyLock<Vec<Example>> = LazyLock::new(|| {
+    let mut all = vec![
+        vector_add::EXAMPLE,
+        multi_chip_dispatch::EXAMPLE,
+        allreduce::EXAMPLE,
+        allgather::EXAMPLE,
+        reduce_scatter::EXAMPLE,
+        broadcast::EXAMPLE,
+        reduce::EXAMPLE,
+        all_to_all::EXAMPLE,
+        resident_weight::EXAMPLE,
+        overlapping_domains::EXAMPLE,
+        two_groups::EXAMPLE,
+        vector_graph::EXAMPLE,
+        pod::EXAMPLE,
+        tp_ffn::EXAMPLE,
+        moe_dispatch::EXAMPLE,
+        serving::EXAMPLE,
+    ];
+    let named: Vec<_> = all.iter().map(|example| example.choice).collect();
+    let others = Collective::ALL
+        .into_iter()
+        .filter(|one| *one != Collective::Barrier && !named.contains(&Choice::Of(*one)));
+    all.extend(others.map(by_name::example));
+    all
+});
 
 /// The list, for people or for programs.
 pub(crate) fn print_list(as_json: bool) {
@@ -142,7 +152,7 @@ pub(crate) fn print_list(as_json: bool) {
         return;
     }
     let width = ALL.iter().map(|example| example.name.len()).max().unwrap_or(0);
-    for Example { name, about, .. } in ALL {
+    for Example { name, about, .. } in ALL.iter() {
         say!("{name:<width$}  {about}");
     }
     say!("\nRun one with: ringwork run NAME -d 0-3");

@@ -66,7 +66,11 @@ impl Comm {
             "recv" => Call::Recv { from: peer },
             "exchange" => Call::Exchange { to: peer, from: root },
             "barrier" => Call::Barrier,
-            other => return Err(argument(py, "_call_at", &format!("there is no call `{other}`"))),
+            other => {
+                let unknown = |_| argument(py, "_call_at", &format!("there is no call `{other}`"));
+                let collective = other.parse().map_err(unknown)?;
+                Call::Collective { collective, op, root }
+            }
         };
         let bytes = data
             .map_or(0, |place| place.1)
