@@ -1,4 +1,4 @@
-//! All-gather: everybody gets the parts of everybody, in rank order.
+//! All-gather: every rank gets the parts of all ranks, in rank order.
 //!
 //! Model: stage, meet, pull each part from its owner. A part is pulled as soon as its owner has arrived,
 //! each rank starting at its own place, so that not everybody reads from rank 0 at once.

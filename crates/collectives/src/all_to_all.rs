@@ -10,7 +10,8 @@ use crate::blocks::{block, stage_blocks};
 use crate::chunk::clip;
 use ringwork_isa::{Core, In, Out, Result, part_range};
 
-/// `y` becomes part `me` of everybody's `x`, one after the other in rank order.
+/// `y` becomes part `me` of the `x` of all ranks, in rank order. `x` has the same length on every rank, and `y` is
+/// `ranks` times part `me` of it: as long as `x` if the ranks divide it, and then it may be in place.
 ///
 /// `x` has the same length on every rank, and `y` is `ranks` times part `me` of it: as long as `x` if the
 /// ranks divide it, and then it may be in place.

@@ -12,7 +12,8 @@ use crate::chunk::clip;
 use ringwork_isa::{Core, Error, In, Out, Result};
 use std::ops::Range;
 
-/// `y` becomes everybody's part for me, one after the other in rank order; `x` is my parts for everybody.
+/// `y` becomes the parts that all ranks send to me, in rank order; `x` has my parts for all ranks. `counts[s * ranks
+/// + d]` is how many elements go from `s` to `d`: the same list on every rank. `x` and `y` do not overlap.
 ///
 /// `counts[s * ranks + d]` is how many elements go from `s` to `d`: the same list on every rank. `x` and `y` do
 /// not overlap.

@@ -15,7 +15,7 @@ pub enum Error {
         "this process is no rank: {missing}; start it with `ringwork launch -n 4 -- PROGRAM`, torchrun, mpirun or srun"
     )]
     NoEnvironment {
-        /// What was looked for and not found.
+        /// The variables that are missing.
         missing: String,
     },
     /// An environment variable that makes no sense.
@@ -23,7 +23,7 @@ pub enum Error {
     BadEnvironment {
         /// Which.
         name: String,
-        /// What it holds.
+        /// Its value.
         value: String,
         /// What is wrong with it.
         problem: String,
@@ -36,12 +36,12 @@ pub enum Error {
         /// What is wrong, and what would be right.
         problem: String,
     },
-    /// Some ranks did not come.
+    /// Some ranks did not arrive.
     #[error("rank {me}: {call} got no further in {after_ms} ms; {}", describe(missing))]
     Deadline {
         /// Who waited.
         me: Rank,
-        /// In which call.
+        /// The call.
         call: String,
         /// How long.
         after_ms: u128,
@@ -53,7 +53,7 @@ pub enum Error {
     Died {
         /// Who noticed.
         me: Rank,
-        /// Who died; of several, the first.
+        /// The dead rank; if several died, the first.
         rank: Rank,
         /// How it ended.
         cause: String,
@@ -75,18 +75,18 @@ pub enum Error {
     Aborted {
         /// Who noticed.
         me: Rank,
-        /// Who aborted, and why.
+        /// The rank that aborted, and why.
         reason: String,
         /// The call that failed.
         call: String,
     },
-    /// The thread that makes non-blocking calls cannot be had, or is lost.
+    /// The thread for non-blocking calls could not be started, or has ended.
     #[error("the thread for non-blocking calls: {0}")]
     Worker(std::io::Error),
-    /// A collective failed: ranks disagree.
+    /// A collective failed because ranks disagree.
     #[error(transparent)]
     Collective(#[from] ringwork_isa::Error),
-    /// The platform failed: no memory, nobody at the rendezvous.
+    /// The platform failed: for example no memory, or no other rank at the rendezvous.
     #[error(transparent)]
     Platform(#[from] ringwork_native::Error),
 }
@@ -97,7 +97,7 @@ fn describe(missing: &[(Rank, String)]) -> String {
 }
 
 impl Error {
-    /// The rank whose death caused this, if that is what it was.
+    /// The dead rank, if a death caused this error.
     #[must_use]
     pub fn dead_rank(&self) -> Option<Rank> {
         match self {
@@ -106,7 +106,7 @@ impl Error {
         }
     }
 
-    /// The worker ended without an answer: a bug of ours, if not of the allocator.
+    /// The worker ended without an answer: a bug of ours, or no memory.
     pub(crate) fn lost() -> Error {
         Error::Worker(std::io::Error::other("it ended without an answer"))
     }

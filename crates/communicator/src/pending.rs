@@ -24,7 +24,8 @@ use ringwork_isa::{Element, ReduceOp};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::Duration;
 
-/// A call that was begun, and the buffers that it has.
+/// A call in progress, with its buffers. Dropping it abandons the result but not the call, which other ranks count
+/// on: it is made in its turn, and the buffers are freed when it is done.
 ///
 /// Dropping it abandons the result, not the call: that is made in its turn all the same, as the other ranks
 /// count on it, and the buffers are freed when it is done.
@@ -107,7 +108,7 @@ impl Communicator {
             }
             worker.run(Box::new(move |station| {
                 let outcome = work(station, &mut data).map(|()| part(data));
-                // Nobody may want to know any more.
+                // The receiver may be gone: the handle was dropped.
                 let _ = done.send(outcome);
                 then();
             }));

@@ -34,7 +34,7 @@ use ringwork_native::{LentBytes, LentBytesMut};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Elements of which there is an address, a type and a number.
+/// Elements given by an address, a type and a number.
 #[derive(Debug)]
 pub struct RawBuffer {
     dtype: Dtype,
@@ -66,7 +66,9 @@ impl RawBuffer {
     }
 }
 
-/// Elements in the communicator's window, of a type that is a value; see [`WindowBuffer`](crate::WindowBuffer).
+/// Elements in the communicator's window, with a type that is a value; see [`WindowBuffer`](crate::WindowBuffer). A
+/// clone is another handle to the same memory, which lives until the last handle is dropped, even if the communicator
+/// is gone.
 ///
 /// A clone is another handle to the same memory, which is there until the last is dropped, also when the communicator is
 /// gone.
@@ -90,21 +92,21 @@ impl AnyWindow {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where this rank's elements are. Peers write them during calls, and between calls nobody does (WIN-2): a reader that
-    /// looks during a call sees old values, new ones, or some of each.
+    /// The address of this rank's elements. Peers write them during calls and never between calls (WIN-2). A read
+    /// during a call returns old values, new ones, or a mix.
     #[must_use]
     pub fn pointer(&self) -> *mut u8 {
         self.0.pointer()
     }
 }
 
-/// What a call reads or writes.
+/// One operand of a call.
 #[derive(Debug)]
 pub enum Operand {
     /// In memory of this process.
@@ -197,7 +199,7 @@ impl Operands {
         }
     }
 
-    /// Data that is only read: a send, a gather on a rank that is not the root.
+    /// Data that is only read: of a send, or of a gather on a rank that is not the root.
     #[must_use]
     pub fn reading(data: impl Into<Operand>) -> Operands {
         let input = Some(data.into());
@@ -248,7 +250,7 @@ impl Operands {
         }
     }
 
-    /// Whether the call is to be made in place: there is one buffer, or both are the same.
+    /// Whether the call is in place: it has one buffer, or both are the same.
     pub(crate) fn are_one(&self) -> bool {
         self.same || self.input.is_none()
     }
@@ -258,7 +260,7 @@ impl Operands {
     }
 }
 
-/// What a call does; as the method of [`Communicator`](crate::Communicator) with that name.
+/// A call, as the method of [`Communicator`](crate::Communicator) with that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are what the methods' parameters are")]
 #[non_exhaustive]

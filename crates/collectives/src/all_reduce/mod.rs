@@ -1,4 +1,4 @@
-//! All-reduce: every rank gets the reduction of everybody's data.
+//! All-reduce: every rank gets the reduction of the data of all ranks.
 //!
 //! Five ways, one file each; [`all_reduce()`] takes the choice as a value. Bytes moved per rank for `S` bytes
 //! on `n` ranks:
@@ -36,7 +36,8 @@ pub const BY_TEAM: [Algorithm; 5] = [
     Algorithm::BidirectionalRing,
 ];
 
-/// `y[i]` becomes `x[i]` reduced over all ranks, on every rank, by the algorithm asked for.
+/// `y[i]` becomes `x[i]` reduced over all ranks, on every rank, by the given algorithm. In place if `y` is `x`. The
+/// same bits on every rank; the same bits for every exact algorithm (COL-1).
 ///
 /// In place if `y` is `x`. The same bits on every rank; the same bits for every exact algorithm (COL-1).
 ///

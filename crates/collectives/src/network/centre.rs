@@ -92,7 +92,7 @@ async fn reduce_and_return<C: Core>(
     op: ReduceOp,
 ) -> Result<AnyTile> {
     let mut tile = mine;
-    // The dimension in which I am not the centre: I pass my line's part on, and wait for the result there.
+    // A dimension in which I am not the centre: I pass my line's part on, and wait for the result there.
     let mut outermost = lines.len();
     for (dimension, line) in lines.iter().enumerate() {
         let (inward, outward) = match line.place.cmp(&line.centre()) {
@@ -118,7 +118,7 @@ async fn reduce_and_return<C: Core>(
         break;
     }
     for line in lines[..outermost].iter().rev() {
-        // The longer side first: it has further to go.
+        // The longer side first: its data has a longer path.
         for port in [line.below, line.above].into_iter().flatten() {
             core.send(port, &tile).await?;
         }
@@ -126,7 +126,7 @@ async fn reduce_and_return<C: Core>(
     Ok(tile)
 }
 
-/// Adds what comes to the centre of a line from both sides: the nearer end first, since it is there first.
+/// Adds the data from both sides at the centre of a line: the nearer end first, since its data arrives first.
 async fn gather<C: Core>(core: &C, line: &Line, tile: AnyTile, op: ReduceOp) -> Result<AnyTile> {
     let len = tile.len();
     let (below, above) = (line.centre(), line.size - 1 - line.centre());

@@ -1,4 +1,4 @@
-//! Direct all-reduce by messages: each part to the member that adds it, and the sums to everybody.
+//! Direct all-reduce by messages: each part goes to the member that adds it, and the sum to all members.
 //!
 //! Two steps whatever the number of members, if every pair has a link of its own. Exact: each part is folded in rank
 //! order, wide, and rounded once.
@@ -18,7 +18,7 @@ pub async fn direct<C: Core>(core: &C, queues: Queues, x: In, y: Out, op: Reduce
     let (me, ranks) = (queues.rank().0, queues.ranks());
     check(&queues, x, y, ranks, 1)?;
     let (mine, n) = (me as usize, ranks as usize);
-    // Everybody but me, from my right neighbour on: so that not all send to the same at once.
+    // All members but me, beginning with my right neighbour, so that not all send to the same one at once.
     let others = || (1..ranks).map(|step| (me + step) % ranks);
     let port = |peer: u32| queues.port(peer, Rank(peer), me);
     for chunk in chunks(x.len(), queues.slot_len().saturating_mul(n)) {

@@ -81,15 +81,15 @@ pub async fn double_tree<C: Core>(core: &C, queues: Queues, x: In, y: Out, op: R
 
 /// My place in one of the trees.
 struct Branch {
-    /// How many turns after its own way up a piece is taken from above.
+    /// After how many turns of its own upward path a piece is received from above.
     behind: usize,
     above: Option<Port>,
     below: [Option<Port>; 2],
 }
 
 impl Branch {
-    /// In tree 1 members are counted from the other end, or from one further if they are odd in number: so who is
-    /// inside one tree is a leaf of the other.
+    /// Tree 1 counts members from the other end, or from one further if their number is odd, so that an inner member
+    /// of one tree is a leaf of the other.
     fn new(queues: Queues, tree: u32) -> Result<Branch> {
         let (me, ranks) = (queues.rank().0, queues.ranks());
         let even = ranks.is_multiple_of(2);
@@ -135,7 +135,7 @@ impl Branch {
         self.below.iter().all(Option::is_none)
     }
 
-    /// Adds what comes from below to mine and sends it up; at the top, it is the result.
+    /// Adds the pieces from below to mine and sends the sum up; at the top, the sum is the result.
     async fn up<C: Core>(&self, core: &C, mine: AnyTile, op: ReduceOp) -> Result<Option<AnyTile>> {
         let mut tile = mine;
         for port in self.below.into_iter().flatten() {
