@@ -14,11 +14,12 @@ use ringwork_isa::{Arg, Device, Element, Segment, Span, Tag};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Set in the numbers of segments that stand for an intermediate.
+/// Set in segment numbers that stand for an intermediate.
 const INTERMEDIATE: u32 = 1 << 31;
 
-/// Elements in a chip's memory that live until the scope they were made in has ended and the tasks that use
-/// them are done. They hold anything until a task has written them.
+/// Elements in a chip's memory that live until their scope has ended and the tasks that use them are done. Their
+/// initial values are unspecified. Pass it where a kernel has an `In`, `Out` or `InOut`. Made by
+/// [`Orchestrator::intermediate`](crate::Orchestrator::intermediate).
 ///
 /// Pass it where a kernel has an `In`, `Out` or `InOut`. Made by
 /// [`Orchestrator::intermediate`](crate::Orchestrator::intermediate).
@@ -43,7 +44,7 @@ impl<T: Element> Intermediate<T> {
         self.device
     }
 
-    /// Some of its elements; shares the memory.
+    /// A range of its elements, in the same memory.
     ///
     /// # Errors
     /// If they are not all inside.
@@ -161,7 +162,7 @@ impl State {
         found.map(Some).ok_or_else(|| Error::Released { what: what() })
     }
 
-    /// An argument that is an intermediate, as its chip sees it; what it touches is added to `spec`.
+    /// Translates an argument that is an intermediate for its chip, and adds the memory that it touches to `spec`.
     pub(crate) fn bind_intermediate(
         &self,
         chip: usize,
@@ -216,7 +217,7 @@ impl State {
         let _ = self.engine.end_scope();
     }
 
-    /// Every intermediate is gone, and the next run begins without any.
+    /// Drops all intermediates; the next run begins without any.
     pub(crate) fn forget_intermediates(&mut self) {
         self.intermediates.clear();
         self.scopes.clear();

@@ -1,4 +1,4 @@
-//! Where a node's chips are: processes of this host, or a machine that is only described.
+//! The platform of a node: processes of this host, or a described machine.
 
 use crate::backend::Layout;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use ringwork_timeline::{Load, Timeline};
 #[cfg(feature = "sim")]
 use std::sync::Arc;
 
-/// What the chips of a node are.
+/// The platform of a node.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Platform {
@@ -84,7 +84,7 @@ impl Simulation {
         &self.topology
     }
 
-    /// Keeps what ran where and when, for [`Clock::timeline`].
+    /// Keeps a timeline, for [`Clock::timeline`].
     #[must_use]
     pub fn trace(mut self, keep: bool) -> Simulation {
         self.trace = keep;
@@ -92,7 +92,7 @@ impl Simulation {
     }
 }
 
-/// What a simulated node knows of its own time.
+/// The state of a simulated node's clock and links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulated {
     /// The machine's name.
@@ -114,7 +114,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Where virtual time is and what the links carried; `None` where time is real, or the node is closed.
+    /// The virtual time and the load of the links; `None` where time is real, or the node is closed.
     #[must_use]
     pub fn simulated(&self) -> Option<Simulated> {
         self.node.lock().backend.simulated()

@@ -32,20 +32,20 @@ mod graph;
 mod panics;
 mod sim_thread;
 
-/// Something for the thread to do with its thread.
+/// A closure for the simulator's thread.
 type Command = Box<dyn FnOnce(&mut SimThread) + Send>;
 
 /// How long the thread gets to end when asked.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long an interrupted machine goes on per look, so that kernels hear of it.
+/// How long an interrupted machine runs on per step, so that its kernels see the interrupt.
 const INTERRUPTED_TURN: Duration = Duration::from_millis(20);
 
-/// What host and thread both see.
+/// The state that host and thread share.
 #[derive(Debug)]
 pub(crate) struct Board {
     events: Mutex<Vec<Event>>,
-    /// Somebody wants to ask something: a run should give way.
+    /// The host wants to ask something: a run should pause.
     attention: AtomicBool,
     /// Grows while the machine moves.
     turns: AtomicU64,
@@ -85,12 +85,12 @@ impl From<SimBackendError> for Error {
     }
 }
 
-/// Chips of a machine that is only described.
+/// Chips of a described machine.
 #[derive(Debug)]
 pub(crate) struct SimBackend {
     commands: Option<Sender<Command>>,
     board: Arc<Board>,
-    /// Answers when the run that was asked for gives way.
+    /// Answers when a run has paused.
     running: Option<Receiver<()>>,
     /// Closed when the thread has ended.
     gone: Receiver<()>,
@@ -98,7 +98,7 @@ pub(crate) struct SimBackend {
     ends: Vec<Option<String>>,
     /// Signals that the host waits for.
     watched: Vec<Signal>,
-    /// A kernel keeps the thread, and is not waited for any more.
+    /// A kernel blocks the thread, and is not waited for any more.
     lost: bool,
     limit: Duration,
 }
@@ -171,7 +171,7 @@ impl SimBackend {
         matches!(sent, Some(Ok(())))
     }
 
-    /// Asks the thread something; `None` if it is gone or does not answer.
+    /// Runs a closure on the thread; `None` if the thread is gone or does not answer.
     fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&mut SimThread) -> R + Send + 'static,
@@ -190,7 +190,7 @@ impl SimBackend {
         answer
     }
 
-    /// Lets time pass until something has happened or until `deadline`, and waits for that.
+    /// Lets time pass until an event or `deadline`, and waits for that.
     fn advance(&mut self, deadline: Instant) {
         if self.running.is_none() {
             let (reply, answer) = channel();
@@ -325,7 +325,7 @@ impl Backend for SimBackend {
             return Vec::new();
         }
         let mut events = std::mem::take(&mut *self.board.events());
-        // What a chip that was ended still says is not heard.
+        // Messages of a chip that was ended are ignored.
         events.retain(|event| match event {
             Event::Ran { chip, .. } | Event::NotMapped { chip, .. } => self.ends[*chip].is_none(),
             Event::Ended { .. } => true,
@@ -353,7 +353,7 @@ impl Backend for SimBackend {
     }
 
     fn last_seen(&self, chip: usize) -> LastSeen {
-        // A chip may rightly wait for as long as any other moves. One that keeps the thread cannot be asked.
+        // A chip may wait for as long as any other moves. A kernel that blocks the thread cannot be asked.
         let count = self.board.turns.load(Ordering::Relaxed);
         let what = if self.running.is_some() {
             "a kernel that has not come back to its core".into()
@@ -375,7 +375,7 @@ impl Backend for SimBackend {
     fn close(&mut self) {
         self.board.interrupter.interrupt();
         self.commands = None;
-        // One that a kernel keeps is left behind: a thread cannot be ended from outside.
+        // A thread that a kernel blocks is left behind: it cannot be ended from outside.
         if !self.lost {
             let _ = self.gone.recv_timeout(GRACE);
         }

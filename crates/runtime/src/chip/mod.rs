@@ -93,7 +93,7 @@ impl TryFrom<ChipTask> for Prepared {
     }
 }
 
-/// What an argument of a task touches.
+/// The memory that an argument of a task touches.
 enum Touched {
     /// These bytes of a buffer.
     Bytes(BufferId, View),
@@ -129,7 +129,7 @@ fn access_kind(tag: Tag, buffer: BufferId, infer: bool) -> AccessKind {
     }
 }
 
-/// What the engine refused, and what to do about it: the rings of a chip are as large as they are.
+/// Translates what the engine refused, with advice. The rings of a chip have a fixed size.
 fn refused(problem: ringwork_engine::Error) -> Error {
     let why = match problem {
         ringwork_engine::Error::RingStuck { fill } => {

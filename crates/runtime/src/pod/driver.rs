@@ -33,13 +33,13 @@ pub(super) struct Driver<'env, C: Worker> {
     pub(super) pod: &'env Pod<C>,
     /// Tasks by name.
     engine: Engine<String, ()>,
-    /// Tasks that are not begun; of a group, one job for each member.
+    /// Tasks that have not begun; of a group, one job for each member.
     waiting: BTreeMap<TaskId, Vec<Job<'env>>>,
     /// To each child, and to the worker itself. The threads end when these are dropped.
     jobs: Vec<Sender<(TaskId, Executor, Job<'env>)>>,
     done: Receiver<Done>,
     failure: Option<Error>,
-    /// What the chips of children whose tasks failed did before, by child.
+    /// The recent entries of the chips of children whose tasks failed, by child.
     recent: BTreeMap<u32, Vec<RecentChip>>,
 }
 
