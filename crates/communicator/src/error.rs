@@ -39,7 +39,7 @@ pub enum Error {
     /// Some ranks did not arrive.
     #[error("rank {me}: {call} got no further in {after_ms} ms; {}", describe(missing))]
     Deadline {
-        /// Who waited.
+        /// The rank that waited.
         me: Rank,
         /// The call.
         call: String,
@@ -51,7 +51,7 @@ pub enum Error {
     /// A rank died, in this call or before it.
     #[error("rank {rank} died ({cause}); rank {me} was in {call}; shrink, and go on without it")]
     Died {
-        /// Who noticed.
+        /// The rank that reports it.
         me: Rank,
         /// The dead rank; if several died, the first.
         rank: Rank,
@@ -63,9 +63,9 @@ pub enum Error {
     /// The rank at the other end has dropped its communicator.
     #[error("rank {rank} has left: it dropped its communicator; rank {me} was in {call}")]
     Left {
-        /// Who waited.
+        /// The rank that waited.
         me: Rank,
-        /// Who left.
+        /// The rank that left.
         rank: Rank,
         /// The call that failed.
         call: String,
@@ -73,7 +73,7 @@ pub enum Error {
     /// A rank aborted the communicator, or gave up waiting.
     #[error("{reason} (rank {me} was in {call})")]
     Aborted {
-        /// Who noticed.
+        /// The rank that reports it.
         me: Rank,
         /// The rank that aborted, and why.
         reason: String,

@@ -18,7 +18,7 @@
 //! - **COMM-1 (in step).** Every rank makes the same calls in the same order. A call carries its fingerprint;
 //!   ranks that disagree both get an error that names both calls.
 //! - **COMM-2 (ends).** Every call ends: done, a peer died or left, aborted, or the deadline passed.
-//! - **COMM-3 (exact).** The same bits on every rank, whatever the size and the way it was done; but for what the
+//! - **COMM-3 (exact).** The same bits on every rank, whatever the size and the algorithm; except for what the
 //!   caller asked to be done otherwise.
 //! - **COMM-4 (in order).** Calls are made in the order in which the program begins them, pending or not.
 //!

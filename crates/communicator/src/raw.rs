@@ -20,7 +20,7 @@
 //!
 //! # Invariants
 //! - **RAW-1 (mapped).** The bytes of a [`RawBuffer`] are mapped, and no Rust reference to them is used, as long as the
-//!   `RawBuffer` exists. Whoever makes one vouches for that; a pending call has its operands, and drops them before the
+//!   `RawBuffer` exists. The caller that makes one guarantees that; a pending call has its operands, and drops them before the
 //!   owner that came with them.
 //! - **RAW-2 (apart).** What a call reads and what it writes are the same bytes, where the call can be made in place, or
 //!   have no byte in common.
@@ -43,7 +43,7 @@ pub struct RawBuffer {
     writable: bool,
 }
 
-// SAFETY: it is an address. What it points to is the business of whoever made it (RAW-1), which does not speak of threads.
+// SAFETY: it is an address. Its maker answers for the memory behind it (RAW-1), on whichever thread.
 unsafe impl Send for RawBuffer {}
 // SAFETY: as above; a shared `RawBuffer` gives out the same address.
 unsafe impl Sync for RawBuffer {}

@@ -1,7 +1,7 @@
 //! Recursive halving and doubling: half the data with the furthest partner, a quarter with the next, and back.
 //!
 //! As few steps as a tree, as few bytes as a ring, if partners at every distance are equally near. Of a number of
-//! members that is no power of two, those beyond it hand their data to a partner first and get the result last.
+//! members that is not a power of two, those beyond it hand their data to a partner first and get the result last.
 //! Not exact: sums are rounded at every step.
 
 use super::{check, combine, refuse_average};

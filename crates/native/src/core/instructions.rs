@@ -1,8 +1,8 @@
 //! The instructions. Each is done when it is issued; its future only carries the result.
 //!
-//! What is kept in a future until it is awaited is written to memory and read back in other pieces, which the processor
-//! does only after all stores before; and that is the time of a whole message when one of them is to a line that another
-//! core has.
+//! A value that is kept in a future until it is awaited is written to memory and read back in other pieces. Such a
+//! load cannot be forwarded from the store buffer; it waits for all earlier stores, which takes as long as a whole
+//! message if one of them goes to a line that another core has.
 
 use super::NativeCore;
 use crate::arith;

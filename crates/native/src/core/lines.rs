@@ -30,7 +30,7 @@ impl Packet {
     #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index < LINE_WORDS);
-        // SAFETY: whoever made this resolved an aligned packet, which lives as long as its core; the index is inside its
+        // SAFETY: it was made from a resolved and aligned packet, which lives as long as its core; the index is inside its
         // first line; the flag is only ever accessed as an atomic.
         unsafe { AtomicU64::from_ptr(self.0.add(index * 8).cast()) }
     }
@@ -99,7 +99,7 @@ impl Packet {
     }
 
     /// Writes the payload and raises the flag. Prefetching the lines for writing here is slower for every size: the
-    /// reader polls already and takes back lines that were claimed and not written yet. See [`Lines::claim`].
+    /// reader polls already and takes back lines that were claimed and not written yet. See [`Lines::prefetch`].
     ///
     /// # Safety
     /// `from` is what `src` was resolved to: `bytes` bytes, with which this packet was resolved.
@@ -119,7 +119,7 @@ impl Packet {
     /// Prefetches the packet of another core, of `bytes`, for reading: all of its lines if there are few, else the
     /// line with the flag, because more requests would delay other ones in flight.
     #[inline(always)]
-    pub(super) fn approach(self, bytes: usize) {
+    pub(super) fn prefetch_peers(self, bytes: usize) {
         let lines = packet_lines(bytes);
         for line in 0..if lines <= FEW_LINES { lines } else { 1 } {
             approach_line(self.0.wrapping_add(line * LINE_BYTES));
@@ -132,7 +132,7 @@ const FEW_LINES: usize = 8;
 
 /// How a core prefetches the lines of packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asking {
+pub(super) struct PrefetchPolicy {
     /// Whether many requests stall the core. Then it prefetches the lines of its next packet after it has read the
     /// others' packets, and not right after its own put.
     pub(super) few_at_once: bool,
@@ -140,14 +140,14 @@ pub(super) struct Asking {
     pub(super) before_looking: bool,
 }
 
-impl Asking {
+impl PrefetchPolicy {
     /// Intel cores have about ten requests in flight and stall on one more: prefetching the 17 lines of 1 KiB after a
     /// put took 86 ns of a call of 465 ns. From put to look they need 75 ns, and the peers' packets arrive after 30
     /// ns, so these are prefetched meanwhile. Other processors were not measured. Between far cores no prefetch is
     /// early enough.
-    pub(super) fn of_this_processor() -> Asking {
+    pub(super) fn of_this_processor() -> PrefetchPolicy {
         let intel = is_intel();
-        Asking {
+        PrefetchPolicy {
             few_at_once: intel,
             before_looking: intel,
         }
@@ -183,7 +183,7 @@ impl Lines {
     ///
     /// All of them or none: with some, what is put is slower than with none.
     #[inline(always)]
-    pub(super) fn claim(self) {
+    pub(super) fn prefetch(self) {
         for line in 0..self.count {
             let at = self.first.wrapping_add(line * LINE_BYTES);
             claim_line(std::ptr::without_provenance_mut(at));

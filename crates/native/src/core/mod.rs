@@ -5,7 +5,6 @@
 
 mod blocks;
 mod calls;
-mod handover;
 mod instructions;
 mod lent;
 mod lines;
@@ -13,16 +12,16 @@ mod moves;
 mod neighbours;
 mod observer;
 mod packets;
+mod store_policy;
 mod waits;
 
 use crate::cell::{Cell, Patience};
 use crate::segment::{Attached, Layout};
 use crate::trace::progress::{Activity, Begin, Begun, Doing};
 use calls::{CallUnderWay, Calls};
-use handover::Handover;
 use lent::Lent;
 pub use lent::{LentBytes, LentBytesMut};
-use lines::{Asking, Lines};
+use lines::{Lines, PrefetchPolicy};
 pub use neighbours::Neighbours;
 pub use observer::WaitObserver;
 use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Rank, Result, Segment, Signal, Span};
@@ -34,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use store_policy::StorePolicy;
 use waits::{Awaited, Name};
 
 /// The segment of [`NativeCore::scratch`].
@@ -61,9 +61,9 @@ pub struct NativeCore {
     eager_looks: u32,
     /// Whether a packet was put since the last look for one.
     has_put: std::cell::Cell<bool>,
-    asking: Asking,
+    prefetching: PrefetchPolicy,
     /// Lines to prefetch for writing after the peers' packets were read.
-    foreseen: std::cell::Cell<Lines>,
+    next_lines: std::cell::Cell<Lines>,
     wait_limit: Duration,
     activity: Option<Activity>,
     /// The index of the segment in which a signal was last notified, for the record.
@@ -73,7 +73,7 @@ pub struct NativeCore {
     /// The memory of the intermediates of graphs built here.
     scratch: OnceCell<Arc<Attached>>,
     lent: Lent,
-    handover: Handover,
+    store_policy: StorePolicy,
     attribution: Attribution,
     call: CallUnderWay,
     /// Where each rank publishes the call that it is in.
@@ -102,15 +102,15 @@ impl NativeCore {
             patience,
             eager_looks: eager_looks(patience),
             has_put: std::cell::Cell::new(false),
-            asking: Asking::of_this_processor(),
-            foreseen: std::cell::Cell::default(),
+            prefetching: PrefetchPolicy::of_this_processor(),
+            next_lines: std::cell::Cell::default(),
             wait_limit: limit,
             activity: None,
             notified: std::cell::Cell::new(0),
             beats: None,
             scratch: OnceCell::new(),
             lent: Lent::default(),
-            handover: Handover::default(),
+            store_policy: StorePolicy::default(),
             attribution: Attribution::default(),
             call: CallUnderWay::default(),
             calls: None,

@@ -1,7 +1,7 @@
 //! Moving data: copy, reduce, load and store, on memory that was resolved when they were issued.
 
-use super::handover::Route;
 use super::lent::{self, Source};
+use super::store_policy::Route;
 use super::{At, NativeCore, not_mapped};
 use crate::arith;
 use crate::trace::progress::Doing;
@@ -27,7 +27,7 @@ impl NativeCore {
                 lent::copy_by_blocks(to, from, bytes);
             } else {
                 let route = Route::of(dst, src, self.lent.output_bytes(dst));
-                self.handover.copy(route, to, from, bytes);
+                self.store_policy.copy(route, to, from, bytes);
             }
         });
         Ok(())
@@ -80,7 +80,7 @@ impl NativeCore {
         Error::check_operands("the second destination", shared, dst, at)?;
         let places = [self.resolve(dst, true, at)?, self.resolve(shared, true, at)?];
         let same = check_overlap(places[0], places[1], span_bytes(dst), 0, at)?;
-        if same || self.handover.stages_past_the_caches(span_bytes(shared)) {
+        if same || self.store_policy.stages_past_the_caches(span_bytes(shared)) {
             self.reduce_to_one(dst, sources, op, at)?;
             return self.copy_now(shared, dst, at);
         }

@@ -1,9 +1,9 @@
 //! Waiting when several ranks share one core.
 //!
-//! Who waits for a rank on its own core gives the core away: the other cannot come without it. But once all of those have come,
-//! nobody here has anything to do before the rest come, and to give the core away would be a round of turns in which
-//! everybody looks, finds nothing and goes on. Worse, cores that are out of step stay so, and every call takes two rounds:
-//! looking for a round at most brings them into step.
+//! Waiting for a rank on the same core must yield: that rank needs the core to make progress. Once all ranks of this
+//! core have arrived, none of them has work until the others come, and yielding would only start a round of turns in
+//! which each rank polls in vain. Worse, cores that are out of step stay so, and every call takes two rounds. So the
+//! last one polls for up to one round, which brings the cores into step.
 
 use crate::spmd::Peer;
 use ringwork_isa::Rank;
@@ -59,7 +59,11 @@ impl Neighbours {
 
     /// Polls for `others` until each has `came`, but not longer than one round. To be called when all neighbours have
     /// arrived.
-    pub(super) fn linger(&self, mut others: impl Iterator<Item = Rank>, came: impl Fn(Rank) -> bool) {
+    pub(super) fn spin_for_others(
+        &self,
+        mut others: impl Iterator<Item = Rank>,
+        came: impl Fn(Rank) -> bool,
+    ) {
         let mut missing = others.find(|rank| !came(*rank));
         if missing.is_none() {
             return;
@@ -109,7 +113,7 @@ mod tests {
         assert_eq!(found.among(&(0..3)).collect::<Vec<_>>(), [Rank(1)]);
         assert_eq!(found.among(&(2..3)).count(), 0);
         let looks = std::cell::Cell::new(0);
-        found.linger([Rank(1), Rank(2)].into_iter(), |_| {
+        found.spin_for_others([Rank(1), Rank(2)].into_iter(), |_| {
             looks.replace(looks.get() + 1) > 2
         });
         assert_eq!(
@@ -117,6 +121,6 @@ mod tests {
             5,
             "the first came at the fourth look, the other at once"
         );
-        found.linger([Rank(2)].into_iter(), |_| false);
+        found.spin_for_others([Rank(2)].into_iter(), |_| false);
     }
 }

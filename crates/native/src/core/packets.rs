@@ -21,10 +21,10 @@ const LOOKS: u32 = 64;
 
 /// Stores to nowhere after a packet. Together with the stores of the call they fill the store buffer (64 entries on
 /// Zen 4).
-const HELD_BACK_BY: u32 = 56;
+const STORES_TO_NOWHERE: u32 = 56;
 
 /// The packets of all ranks, resolved: rank 0's, and each next one `stride` bytes further.
-struct Everybody {
+struct PeerPackets {
     first: *mut u8,
     stride: usize,
     me: Rank,
@@ -32,7 +32,7 @@ struct Everybody {
     flag: Flag,
 }
 
-impl Everybody {
+impl PeerPackets {
     #[inline(always)]
     fn packet_of(&self, rank: Rank) -> Packet {
         debug_assert!(rank.0 < self.ranks);
@@ -94,12 +94,12 @@ impl NativeCore {
     /// written is taken from its writer. Between far cores, packets of more than a line took 390 to 430 ns that take 215 to 260
     /// behind a full queue; fences, and loops of loads or of multiplications, made no difference. Near it costs 3 to 7 ns.
     #[inline(always)]
-    fn hold_back(&self) {
+    fn drain_store_buffer(&self) {
         if !self.has_put.replace(false) || self.patience.spin.is_zero() {
             return;
         }
         let mut nowhere = 0;
-        for store in 0..HELD_BACK_BY {
+        for store in 0..STORES_TO_NOWHERE {
             // SAFETY: a variable of this function.
             unsafe { std::ptr::write_volatile(&raw mut nowhere, store) };
         }
@@ -107,13 +107,13 @@ impl NativeCore {
 
     /// Prefetches the packets of `bytes` that are needed soon, on processors where that helps.
     #[inline(always)]
-    fn approach(&self, packets: impl Iterator<Item = Packet>, bytes: usize) {
-        if !self.asking.before_looking || self.patience.spin.is_zero() {
+    fn prefetch_peers(&self, packets: impl Iterator<Item = Packet>, bytes: usize) {
+        if !self.prefetching.before_looking || self.patience.spin.is_zero() {
             return;
         }
-        self.hold_back();
+        self.drain_store_buffer();
         for packet in packets {
-            packet.approach(bytes);
+            packet.prefetch_peers(bytes);
         }
     }
 
@@ -126,12 +126,12 @@ impl NativeCore {
         let span = packets.span();
         if let Some(segment) = self.segment(span.segment) {
             let next = Lines::of(segment.hint(&span), bytes, packets.len() / LINE_WORDS);
-            if self.asking.few_at_once && next.are_many() {
+            if self.prefetching.few_at_once && next.are_many() {
                 // If several packets are put in a row, the lines of the last are prefetched later; those of the
                 // others now.
-                self.foreseen.replace(next).claim();
+                self.next_lines.replace(next).prefetch();
             } else {
-                next.claim();
+                next.prefetch();
             }
         }
     }
@@ -149,19 +149,19 @@ impl NativeCore {
         if let Some(neighbours) = &self.neighbours {
             self.look_for(neighbours, packet, flag, *raised, epoch, at);
         }
-        self.hold_back();
+        self.drain_store_buffer();
         if is_beside_flag(bytes) {
             self.await_packet(packet, flag, whose, epoch, at)?;
             // SAFETY: `to` was resolved for writing `bytes` bytes.
             unsafe { packet.drain(to, bytes) };
-            self.foreseen.take().claim();
+            self.next_lines.take().prefetch();
             return Ok(());
         }
         check_overlap(to, packet.payload(bytes), bytes, 0, at)?;
         self.await_packet(packet, flag, whose, epoch, at)?;
         // SAFETY: both were resolved for `bytes` bytes, and do not overlap.
         unsafe { arith::copy(to, packet.payload(bytes), bytes) };
-        self.foreseen.take().claim();
+        self.next_lines.take().prefetch();
         Ok(())
     }
 
@@ -185,13 +185,13 @@ impl NativeCore {
         let ranks = 0..raised.ranks();
         if neighbours.among(&ranks).all(|rank| rank != peer && is_here(rank)) {
             let came = |_| packet.has_come(flag);
-            neighbours.linger(std::iter::once(peer), came);
+            neighbours.spin_for_others(std::iter::once(peer), came);
         }
     }
 
     /// Resolves the packets of all ranks, of `bytes` each.
     #[inline(always)]
-    fn everybody(&self, packets: &Packets, bytes: usize, epoch: Epoch, at: At) -> Result<Everybody> {
+    fn peer_packets(&self, packets: &Packets, bytes: usize, epoch: Epoch, at: At) -> Result<PeerPackets> {
         let raised = &packets.raised();
         let (me, ranks) = (packets.me(), packets.ranks());
         if ranks == 0 || ranks > MAX_RANKS || (raised.rank(), raised.ranks()) != (me, ranks) {
@@ -200,7 +200,7 @@ impl NativeCore {
         let span = lines_for(packets, bytes, epoch)?;
         let segment = self.segment(span.segment);
         let first = segment.and_then(|segment| segment.resolve_on_all(&span));
-        Ok(Everybody {
+        Ok(PeerPackets {
             first: first.ok_or_else(|| not_mapped(span.segment, span.byte_range(), at))?,
             stride: usize::try_from(span.stride).unwrap_or(0),
             me,
@@ -221,8 +221,8 @@ impl NativeCore {
     ) -> Result<()> {
         Error::check_operands("my part", mine, dst, at)?;
         let (bytes, raised) = (span_bytes(dst), &packets.raised());
-        let found = self.everybody(packets, bytes, epoch, at)?;
-        self.approach(
+        let found = self.peer_packets(packets, bytes, epoch, at)?;
+        self.prefetch_peers(
             others(found.me, 0..found.ranks).map(|rank| found.packet_of(rank)),
             bytes,
         );
@@ -246,9 +246,9 @@ impl NativeCore {
                 self.await_packet(found.packet_of(rank), found.flag, (raised, rank), epoch, at)?;
             }
             let came = |rank| found.packet_of(rank).has_come(found.flag);
-            neighbours.linger(others(found.me, 0..found.ranks), came);
+            neighbours.spin_for_others(others(found.me, 0..found.ranks), came);
         }
-        self.hold_back();
+        self.drain_store_buffer();
         for rank in (0..found.ranks).map(Rank) {
             sources[rank.0 as usize] = if rank == found.me {
                 from
@@ -261,7 +261,7 @@ impl NativeCore {
         }
         // SAFETY: the sources are packets or my part, which do not overlap `to` or are it; all were resolved for `bytes` bytes.
         unsafe { reduce(op, to, sources, dst_len(dst)) };
-        self.foreseen.take().claim();
+        self.next_lines.take().prefetch();
         Ok(())
     }
 

@@ -88,7 +88,7 @@ impl NativeCore {
             let found = self.signal_on(&signal, rank, at);
             found.map_or(true, |found| compare.holds(found.cell.load(), operand))
         };
-        neighbours.linger(others(signal.holder(), ranks), came);
+        neighbours.spin_for_others(others(signal.holder(), ranks), came);
         Ok(())
     }
 

@@ -66,7 +66,7 @@ impl Guests {
             .filter_map(|(rank, guest)| Some((rank, guest.as_ref()?)))
     }
 
-    /// Waits until somebody knocks; an error if one who has come ends meanwhile.
+    /// Waits until a process connects; an error if a process that has joined ends meanwhile.
     fn wait(&self, listener: &OwnedFd, left: Duration) -> Result<bool> {
         let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
         // Guests say nothing more: whatever can be read is the end of them.
@@ -118,11 +118,11 @@ impl Guests {
     }
 }
 
-/// Tells whoever has knocked and was not let in yet that it came to nothing.
+/// Sends the reason of the failure to each process that connected too late to join.
 fn turn_away(listener: &OwnedFd, why: &Error) {
     let until = Instant::now() + PATIENCE;
-    let knocking = || poll_for(&mut [PollFd::new(listener, PollFlags::IN)], Some(Duration::ZERO));
-    while Instant::now() < until && knocking().is_ok_and(|knocking| knocking) {
+    let is_connecting = || poll_for(&mut [PollFd::new(listener, PollFlags::IN)], Some(Duration::ZERO));
+    while Instant::now() < until && is_connecting().is_ok_and(|connecting| connecting) {
         let Ok(Some(socket)) = accept(listener) else {
             return;
         };
@@ -158,7 +158,7 @@ impl Attendant {
         self.host(listener.as_ref(), size, limit, deadline, make)
     }
 
-    /// Waits for everybody at the door of the rendezvous; whoever has come is told if it comes to nothing.
+    /// Waits for all processes at the rendezvous; if it fails, those that have joined get the reason.
     fn host(
         &self,
         listener: Option<&OwnedFd>,
@@ -268,11 +268,11 @@ mod tests {
 
     #[test]
     fn who_knocks_while_it_comes_to_nothing_is_told_why() {
-        let address = format!("ringwork-test-knocking-{}", std::process::id());
+        let address = format!("ringwork-test-connecting-{}", std::process::id());
         let attendant = Attendant::start().unwrap();
         let listener = listen(&address).unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
-        let knock = |rank, size| {
+        let connect = |rank, size| {
             let wire = connect(&address, "rank 0", Listens::Already, deadline).unwrap();
             let (version, peer) = (VERSION, attendant.me.clone());
             let join = Join {
@@ -284,7 +284,7 @@ mod tests {
             wire.send(&join, None).unwrap();
             wire
         };
-        let (_wrong, right) = (knock(1, 9), knock(2, 3));
+        let (_wrong, right) = (connect(1, 9), connect(2, 3));
         let make = || unreachable!("not everybody comes");
         let met = attendant.host(Some(&listener), 3, Duration::from_secs(10), deadline, make);
         let why = met.unwrap_err().to_string();

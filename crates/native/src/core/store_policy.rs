@@ -1,9 +1,9 @@
 //! Chooses between ordinary and streaming stores for memory that other cores have in their caches.
 //!
-//! A store to a line that another core holds waits until that core gives it up. Between far cores that takes four times as
-//! long as streaming the data past all caches; between near ones it takes half as long, and the reader then
-//! finds the data in a cache. Which cores the ranks run on changes while they run, so nothing is assumed: now and then
-//! copies go the other way, and what was faster is kept.
+//! A store to a line that another core holds waits until that core gives it up. Between far cores that takes four
+//! times as long as streaming stores past all caches; between near cores it takes half as long, and the reader then
+//! finds the data in a cache. Ranks move between cores while they run, so nothing is assumed: now and then copies use
+//! the other kind of store, and the faster kind is kept.
 
 use crate::arith;
 use crate::trace::tsc_clock;
@@ -64,7 +64,7 @@ impl Route {
 
 /// What was learned about each route, for each power of two of bytes from [`LEAST_BYTES`] to [`HUGE_BYTES`].
 #[derive(Debug, Default)]
-pub(super) struct Handover {
+pub(super) struct StorePolicy {
     staging: [Learned; SIZES],
     pushing: [Learned; SIZES],
     pulling: [Learned; SIZES],
@@ -86,7 +86,7 @@ struct Learned {
     copies: Cell<u32>,
 }
 
-impl Handover {
+impl StorePolicy {
     /// Copies with the kind of store that was faster lately.
     ///
     /// # Safety
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_is_copied_does_not_depend_on_what_was_learned() {
-        let handover = Handover::default();
+        let store_policy = StorePolicy::default();
         let mut from: Vec<u8> = (0..9_000).map(|i| (i * 7 % 251) as u8).collect();
         for (round, bytes) in [0, 1, 4095, 4096, 4097, 8999]
             .into_iter()
@@ -201,22 +201,22 @@ mod tests {
         {
             let mut to = vec![0u8; bytes + 1];
             let slow = if round % 12 < 6 { 1 } else { 1 << 40 };
-            for learned in &handover.staging {
+            for learned in &store_policy.staging {
                 learned.ordinary.set(slow);
                 learned.streaming.set(1 << 20);
             }
             // SAFETY: both are private and long enough.
-            unsafe { handover.copy(Route::Staging, to.as_mut_ptr(), from.as_mut_ptr(), bytes) };
+            unsafe { store_policy.copy(Route::Staging, to.as_mut_ptr(), from.as_mut_ptr(), bytes) };
             assert_eq!((&to[..bytes], to[bytes]), (&from[..bytes], 0), "round {round}");
         }
     }
 
     #[test]
     fn every_size_has_its_own_but_the_smallest_and_the_largest_which_have_none() {
-        let handover = Handover::default();
+        let store_policy = StorePolicy::default();
         let place = |bytes| {
-            let found = of_size(&handover.staging, bytes)?;
-            handover
+            let found = of_size(&store_policy.staging, bytes)?;
+            store_policy
                 .staging
                 .iter()
                 .position(|learned| std::ptr::eq(learned, found))
@@ -252,7 +252,7 @@ mod tests {
             to.fill(0);
             // SAFETY: both are private and long enough.
             unsafe {
-                Handover::default().copy(Route::Memory, to.as_mut_ptr(), from.as_mut_ptr(), bytes);
+                StorePolicy::default().copy(Route::Memory, to.as_mut_ptr(), from.as_mut_ptr(), bytes);
             }
             assert!(to[..bytes] == from[..bytes] && to[bytes..].iter().all(|byte| *byte == 0));
         }
