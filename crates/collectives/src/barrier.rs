@@ -8,8 +8,6 @@ use ringwork_isa::{Core, Result};
 /// Returns when every member has called it, and then sees all their earlier writes. Takes an epoch of the team's
 /// barrier like any other operation, so it may be mixed with all of them (TEAM-2).
 ///
-/// Takes an epoch of the team's barrier like any other operation, so it mixes with all of them (TEAM-2).
-///
 /// # Errors
 /// As [`Core::wait`].
 pub async fn barrier<C: Core>(core: &C, team: Team) -> Result<()> {

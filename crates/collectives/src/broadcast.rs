@@ -1,7 +1,7 @@
 //! Broadcast: every rank gets the root's data.
 //!
-//! Model: the root stages piece by piece and counts them; everybody else pulls each piece as soon as it is counted.
-//! Nobody waits for the slowest reader: what is staged stays until the operation after the next.
+//! Model: the root stages piece by piece and counts the pieces; all other ranks pull each piece as soon as it is
+//! counted. No rank waits for the slowest reader: staged data stays until the operation after the next.
 //!
 //! Traffic, for `S` bytes: the root stages `S`, every other rank pulls `S`; as many steps as there are pieces.
 

@@ -1,8 +1,8 @@
 //! The catalogue: every algorithm of every collective, what it needs of a domain, and its kernel.
 //!
-//! It is the only such list. The communicator, submitted kernels, `ringwork run`, `sim`, `bench`, `tune`, proofs and tests
-//! iterate over it, so that what one of them can do all can. To add an algorithm, write its function in a file of its own, add
-//! an [`Entry`] here and an arm to [`run`].
+//! It is the only such list. The communicator, submitted kernels, `ringwork run`, `sim`, `bench`, `tune`, proofs and
+//! tests iterate over it, so an algorithm in it is available to all of them. To add an algorithm, write its function
+//! in a file of its own, add an [`Entry`] here and an arm to [`run`].
 //!
 //! ```
 //! use ringwork_collectives::catalogue::{self, Needs};

@@ -13,8 +13,6 @@ use ringwork_isa::{Core, In, Out, Rank, Result};
 /// `y` on `root` becomes the `x` of all ranks, in rank order; `y` elsewhere is not changed. `x` has the same length
 /// on every rank. In place if `x` on the root is its part of `y`.
 ///
-/// `x` has the same length on every rank. In place if `x` on the root is its part of `y`.
-///
 /// # Errors
 /// If the root's `y` is not as long as all `x` together, `root` is not a member, the scratch cannot hold
 /// one element per half, or as [`Core::wait`].

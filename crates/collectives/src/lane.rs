@@ -1,12 +1,12 @@
 //! A lane: one direction around the ring, and the steps that data takes in it.
 //!
-//! Ranks have places 0..n along a lane, each pulling from the place before it (its upstream), around the
-//! ring. The data in a slot is cut into n parts. In the first n-1 steps the place `q` takes, at step `s`,
-//! its upstream's partial result of part `q - 2 - s` and adds its own; part `p` so starts at place `p + 1`
-//! and is complete at place `p`. In the next n-1 steps it takes the finished part `q - 1 - s`.
+//! Ranks have places 0..n along a lane, each pulling from the place before it (its upstream), around the ring. The
+//! data in a slot is cut into n parts. In step `s` of the first n-1 steps, place `q` pulls its upstream's partial
+//! result of part `q - 2 - s` and adds its own data; so part `p` starts at place `p + 1` and is complete at place
+//! `p`. In the next n-1 steps it pulls the finished part `q - 1 - s`.
 //!
-//! One counter per lane and rank says how many steps the rank has finished, staging being step 0. The
-//! rule for every step is the same: wait until my upstream has finished as many as I have.
+//! One counter per lane and rank holds the number of steps that the rank has finished; staging is step 0. The rule
+//! for every step is the same: wait until my upstream has finished as many steps as I have.
 //!
 //! # Invariants
 //! - **LANE-1 (in step).** Every operation adds `2n - 1` to the counter of each lane it uses (TEAM-2).

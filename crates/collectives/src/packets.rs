@@ -1,11 +1,12 @@
 //! Small collectives in packets: payload and flag travel together, so data and notification take one hop.
 //!
-//! They keep the rules of a [`Team`](crate::Team): every call takes an epoch of the barrier for each chunk, puts its packets into that
-//! epoch's half of the room for packets, and waits for everybody. A half has room for one packet to each rank, always at
-//! the same places: where a flag was looked for once there is never anything else, that could be taken for one. Only
-//! [`broadcast()`], where one rank has something to say, has a [`Ring`] of its own and does not wait.
+//! They keep the rules of a [`Team`](crate::Team): every call takes an epoch of the barrier for each chunk, puts its
+//! packets into that epoch's half of the packet memory, and waits for all ranks. A half has room for one packet to
+//! each rank, always at the same places, so a word that was polled as a flag once is never payload later. Only
+//! [`broadcast()`], in which one rank sends, has a [`Ring`] of its own and does not wait.
 //!
-//! They are flat, with all they are made of: a future that is polled costs a small call a tenth of its time.
+//! They are flat, including the functions they call: polling a separate future costs a small call a tenth of its
+//! time.
 
 mod broadcast;
 

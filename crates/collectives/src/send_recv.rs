@@ -1,12 +1,12 @@
 //! Send and receive: data from one rank to another, independent of all other ranks.
 //!
-//! Model: every rank has, in its own window, a slot for each peer, of two halves. Chunk `k` of all that ever
-//! went from `s` to `d` lies in half `k & 1` of slot `d` of `s`. `s` counts in `sent[d]` the chunks it has put,
-//! `d` counts in `taken[s]` those it has copied out; so `s` may be two chunks ahead, and waits for the credit
-//! of the next.
+//! Model: in its own window, every rank has a slot for each peer, with two halves. Count all chunks ever sent from
+//! `s` to `d`: chunk `k` lies in half `k & 1` of slot `d` of `s`. `s` counts in `sent[d]` the chunks that it has put,
+//! `d` counts in `taken[s]` those that it has copied out. So `s` may be two chunks ahead, and waits for credit before
+//! the next.
 //!
-//! Every chunk has a label, what message it belongs to, so that ranks that disagree find out. An empty message
-//! is one chunk: it is still a message.
+//! Every chunk has a label with its message, so that ranks that disagree get an error. An empty message is one chunk:
+//! it is still a message.
 //!
 //! Traffic, for `S` bytes: `S` staged, `S` pulled; one signal each way per chunk.
 //!

@@ -29,8 +29,8 @@ use std::ops::Range;
 ///   begins on no rank before the one before has ended there. (A [broadcast in packets](crate::packets::broadcast) takes
 ///   none.)
 ///
-/// Hence `half(e)` is not written again, by the operation of epoch `e + 2`, before the operation of
-/// `e + 1` has ended on the writer, so begun on every rank, so everybody has ended the operation of `e`.
+/// Hence the operation of epoch `e + 2` writes `half(e)` only after the operation of `e + 1` has ended on the writer.
+/// Then it has begun on every rank, so every rank has ended the operation of `e`.
 ///
 /// Teams of different element types may share the same scratch bytes, barrier and steps, if the bytes are
 /// a multiple of 16: then both halves are the same bytes for every type.

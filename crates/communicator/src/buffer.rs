@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// Elements in the communicator's window: collectives use them where they are, without a copy.
 ///
-/// Peers can see them, so there is no slice of them: values go in and out by copy. Every rank must allocate,
-/// and drop, the same buffers; the memory is free when the last rank has dropped its handle.
+/// Peers can see them, so there is no slice of them: values are copied in and out. Every rank must allocate, and
+/// drop, the same buffers; the memory is freed when the last rank has dropped its handle.
 #[derive(Debug)]
 pub struct WindowBuffer<T> {
     held: Held,

@@ -191,8 +191,6 @@ impl Chooser {
 
     /// The algorithm for `operation` with `bytes` of data, in the window or not. Exact unless the user asked
     /// otherwise.
-    ///
-    /// Exact unless the user asked otherwise.
     #[inline]
     pub(crate) fn choose(&self, operation: Collective, bytes: u64, in_window: bool) -> Algorithm {
         let call = (operation, bytes, in_window);

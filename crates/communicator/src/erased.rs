@@ -1,6 +1,7 @@
 //! A caller's buffers with their element type as a value.
 //!
-//! The calls of a [`Communicator`](crate::Communicator) are generic and thin. What they do is compiled once, in this crate.
+//! The calls of a [`Communicator`](crate::Communicator) are generic and thin. Their implementation is compiled once,
+//! in this crate.
 
 use crate::buffer::{Held, Input, Output};
 use ringwork_isa::{Dtype, Element};

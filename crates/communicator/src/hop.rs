@@ -1,7 +1,7 @@
 //! Measures one hop: the time that a cache line takes from core to core, which every small collective pays.
 //!
-//! On a virtual machine it changes within seconds by a factor of four, as the host moves the cores about: a
-//! measurement that does not say what it was is noise.
+//! On a virtual machine it changes within seconds by a factor of four, as the host moves the cores: without it, other
+//! measurements cannot be compared.
 
 use crate::Communicator;
 use crate::error::Result;

@@ -69,8 +69,6 @@ use worker::Worker;
 
 /// A group of ranks that make collective calls together. Dropping it waits for pending calls, and tells the other
 /// ranks, whose next calls then fail.
-///
-/// Dropping it waits for the calls that are pending, and tells the other ranks, whose calls then fail.
 #[derive(Debug)]
 pub struct Communicator {
     /// `None` while the worker owns it.

@@ -1,6 +1,6 @@
 //! Buffers whose element type is a value, and whose memory another language owns.
 //!
-//! A binding describes what a call shall do as a [`Call`] and its data as [`Operands`], and makes the call with
+//! A binding describes a call as a [`Call`] and its data as [`Operands`], and makes the call with
 //! [`Communicator::call`](crate::Communicator::call) or begins it with
 //! [`Communicator::begin_call`](crate::Communicator::begin_call).
 //!
@@ -69,9 +69,6 @@ impl RawBuffer {
 /// Elements in the communicator's window, with a type that is a value; see [`WindowBuffer`](crate::WindowBuffer). A
 /// clone is another handle to the same memory, which lives until the last handle is dropped, even if the communicator
 /// is gone.
-///
-/// A clone is another handle to the same memory, which is there until the last is dropped, also when the communicator is
-/// gone.
 #[derive(Clone, Debug)]
 pub struct AnyWindow(Arc<Held>);
 

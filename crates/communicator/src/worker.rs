@@ -1,8 +1,8 @@
 //! The worker: a thread that makes a communicator's pending calls, one after the other.
 //!
-//! It is started by the first non-blocking call, and owns the station from then until a blocking call asks for
-//! it back, which it does when everything that is pending is done. So every rank makes all its calls in the
-//! order in which the program began them (COMM-1).
+//! The first non-blocking call starts it. From then on it owns the station, until a blocking call asks for it back;
+//! it returns the station when all pending calls are done. So every rank makes all its calls in the order in which
+//! the program began them (COMM-1).
 
 use crate::error::{Error, Result};
 use crate::station::Station;

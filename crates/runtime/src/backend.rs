@@ -1,9 +1,8 @@
 //! The seam between a worker and a platform: memory by number, tasks by chip, events.
 //!
-//! Everything above speaks to a [`Backend`] in the types of this module, and cannot tell processes from a
-//! simulation. To add a platform, implement `Backend` in a file beside [`native`] and [`sim`], and name it in
-//! [`Platform`] and [`launch`]. Of the crate
-//! `ringwork-native` a platform needs the [`Interrupter`] only.
+//! The layers above use a [`Backend`] through the types of this module, and cannot tell processes from a simulation.
+//! To add a platform, implement `Backend` in a file beside [`native`] and [`sim`], and name it in [`Platform`] and
+//! [`launch`]. Of the crate `ringwork-native` a platform needs the [`Interrupter`] only.
 
 pub(crate) mod native;
 #[cfg(feature = "sim")]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// What to launch. Made by [`Node::builder`].
 ///
-/// A chip's context exists only once it is up, so it cannot be asked of a builder:
+/// A chip's context exists only once the chip is up, so a builder has none:
 ///
 /// ```compile_fail
 /// # use ringwork_runtime::Node;

@@ -1,7 +1,7 @@
 //! Dispatch: sends ready tasks to their chips, and processes the ends of tasks.
 //!
-//! Each chip may have several tasks at once: it runs them in the order they were sent, so it need not wait for
-//! the host between two. What happens when a task fails is in [`failures`](crate::failures).
+//! A chip may have several tasks at the same time: it runs them in sending order, so it need not wait for the host
+//! between two. [`failures`](crate::failures) handles failed tasks.
 //!
 //! This is one of three drivers of an engine. It differs from a chip's ([`chip`](crate::chip)) and a pod's
 //! ([`pod`](crate::pod)) in what it dispatches to: chips behind a [`Backend`](crate::backend::Backend), which take

@@ -320,8 +320,6 @@ impl Error {
 
 /// Chips whose processes were stopped by a signal when a wait timed out, and the process ids. Written as the end of
 /// an error; empty if there are none.
-///
-/// Written as the end of an error; nothing if there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopped {
     /// The chips; those of a worker below with its name, such as `left, chip 1`.

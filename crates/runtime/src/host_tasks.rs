@@ -1,7 +1,7 @@
 //! Host tasks: closures that are nodes of the graph and run on other threads than the orchestration.
 //!
-//! A worker has a few such threads, its sub-workers, started when they are first needed. A simulated worker runs
-//! its closures one by one on the orchestration's own thread, so that a run is the same every time.
+//! A worker has a few such threads, its sub-workers, started when they are first needed. A simulated worker runs its
+//! closures one by one on the orchestration's own thread, so that every run is the same.
 //!
 //! # Invariants
 //! - **HOST-1 (unlocked).** Closures run, and are dropped, while the node is not locked: they may use it.

@@ -1,7 +1,7 @@
 //! Intermediate tensors: memory between tasks, from a ring on each chip, freed when its scope is over.
 //!
-//! A handle names a segment that no chip has; submitting a task turns it into a place in the chip's ring. So a
-//! handle that outlives its scope names nothing, and can never be somebody else's memory.
+//! A handle names a segment that no chip has; submitting a task translates it into a place in the chip's ring. So a
+//! handle that outlives its scope refers to nothing, and never to other memory.
 
 use crate::backend::{Layout, Members, SegmentPlan};
 use crate::error::{Error, Result};
@@ -19,9 +19,6 @@ const INTERMEDIATE: u32 = 1 << 31;
 
 /// Elements in a chip's memory that live until their scope has ended and the tasks that use them are done. Their
 /// initial values are unspecified. Pass it where a kernel has an `In`, `Out` or `InOut`. Made by
-/// [`Orchestrator::intermediate`](crate::Orchestrator::intermediate).
-///
-/// Pass it where a kernel has an `In`, `Out` or `InOut`. Made by
 /// [`Orchestrator::intermediate`](crate::Orchestrator::intermediate).
 #[derive(Debug)]
 pub struct Intermediate<T> {

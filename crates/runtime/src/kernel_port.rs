@@ -1,11 +1,11 @@
 //! The host's end of a queue in both directions between a host and a kernel that is already running.
 //!
 //! [`Node::open_port`] makes the window; a task is submitted with its [`slots`](KernelPort::slots),
-//! [`headers`](KernelPort::headers) and [`cells`](KernelPort::cells), and opens the other end: see
-//! [`HostPort`](ringwork_isa::HostPort), which also has the picture and the rules (HST-1 to HST-4). Between that and
-//! the end of the orchestration, the host sends and receives.
+//! [`headers`](KernelPort::headers) and [`cells`](KernelPort::cells), and opens the other end. See
+//! [`HostPort`](ringwork_isa::HostPort) for the picture and the rules (HST-1 to HST-4). From then until the end of
+//! the orchestration, the host sends and receives.
 //!
-//! A payload is written once, into its slot, and read once, out of it; the kernel works on it where it lies.
+//! A payload is written once, into its slot, and read once, out of it; the kernel works on it in place.
 //!
 //! # Invariants
 //! - **KPT-1 (ends).** Every wait of the host ends: satisfied; with [`Error::PortDead`] when no task uses the port

@@ -25,8 +25,6 @@ use std::time::Duration;
 
 /// A running node: chips that are up, their memory, and the methods to run tasks on them. Closed by
 /// [`close`](Node::close), and on drop; nothing is left in either case.
-///
-/// Closed by [`close`](Node::close), which also happens on drop; nothing is left in either case.
 #[derive(Debug)]
 pub struct Node {
     pub(crate) shared: Shared,

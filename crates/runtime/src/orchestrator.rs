@@ -19,14 +19,14 @@ use std::rc::Rc;
 /// touches the same memory, if one of the two writes it. Tasks that have nothing in common run at once, on
 /// different chips.
 ///
-/// What chips do with a domain's shared buffers and signals is theirs to order, with signals; only the tasks
-/// of one chip, and groups that have a chip in common, keep the order of submission there. Tasks that wait
-/// for each other inside their kernels belong into one [`group`](Orchestrator::group).
+/// Kernels order their accesses to a domain's shared buffers themselves, with signals. Only the tasks of one chip,
+/// and groups that have a chip in common, keep the order of submission there. Tasks that wait for each other inside
+/// their kernels belong into one [`group`](Orchestrator::group).
 ///
-/// The graph moves while the orchestration submits or waits, and when it has returned.
+/// The graph makes progress while the orchestration submits or waits, and after it has returned.
 ///
-/// [`after`](Orchestrator::after), [`when`](Orchestrator::when), [`reads`](Orchestrator::reads) and their like
-/// return an orchestrator whose tasks have that condition too; they change nothing for the one they are called on.
+/// [`after`](Orchestrator::after), [`when`](Orchestrator::when), [`reads`](Orchestrator::reads) and similar methods
+/// return an orchestrator whose tasks have that condition too; the one they are called on does not change.
 ///
 /// ```no_run
 /// # use ringwork_runtime::{Orchestrator, Device, Result, TaskId};

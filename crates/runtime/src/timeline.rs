@@ -1,8 +1,8 @@
 //! Timelines from the records of chips: what ran where and when, and what waited for what.
 //!
-//! Chips record in ticks of one clock; here they become rows, slices and arrows of a [`Timeline`]. Arrows are of two
-//! sorts: from the end of a task to the start of one that the engine let wait for it (of a chip's own graph, of the
-//! one whose end let it go), and from a notify to the end of the wait that it ended.
+//! Chips record in ticks of one clock; this module turns them into rows, slices and arrows of a [`Timeline`]. There
+//! are two sorts of arrows: from the end of a task to the start of a task that waited for it (in a chip's own graph,
+//! from the last one that it waited for), and from a notify to the end of the wait that it ended.
 
 use crate::chip::CORE_NAMES;
 use crate::node::State;

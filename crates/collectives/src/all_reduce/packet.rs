@@ -1,7 +1,7 @@
 //! Packet all-reduce: every rank puts packets to all others and reduces the packets of all ranks. For small data.
 //!
-//! As one-phase, but what is staged carries its own flag: up to 56 bytes travel with it, in one trip where one-phase has
-//! two, and more needs no meeting beside.
+//! As one-phase, but the data carries its own flag: up to 56 bytes share the flag's cache line and take one hop where
+//! one-phase takes two, and longer packets need no separate meeting.
 //!
 //! Traffic per rank, for `S` bytes on `n` ranks: `S` put, `(n-1) S` read, and a line more each; 1 step. Exact.
 

@@ -1,12 +1,12 @@
 //! All-reduce dimension by dimension: rings inside rings.
 //!
-//! In each dimension of a grid the members of a line form a ring. Reduce-scatter around the innermost, then each
-//! with its part around the next, and so on; then all-gather the other way round. The sizes may be those of a torus,
-//! or of groups and their members: inside a group first, then between groups with what is left, a part of the
-//! data.
+//! In each dimension of a grid the members of a line form a ring. First a reduce-scatter around the innermost ring,
+//! then each member with its part around the next, and so on; then all-gathers in reverse order. The sizes may be
+//! those of a torus, or of groups and their members: first inside a group, then between groups with the remaining
+//! part of the data.
 //!
 //! A single lane uses one link of a member at a time. With [`Lanes::All`] the data is cut into one lane for each
-//! port: two for each dimension, around it one way and the other, each beginning in another dimension; so in a grid
+//! port, that is two for each dimension, one in each direction. Each lane begins in another dimension, so in a grid
 //! of equal sides every port is busy in every step.
 //!
 //! Not exact: sums are rounded at every step.
@@ -27,7 +27,7 @@ pub enum Lanes {
 
 /// `y[i]` becomes `x[i]` reduced over all members of a grid, on every one of them, ring by ring.
 ///
-/// `sizes` and ranks are as for [`centre`](super::centre()), but that lines are closed to rings. `queues` has two
+/// `sizes` and ranks are as for [`centre`](super::centre()), except that lines are closed to rings. `queues` has two
 /// ports for each dimension, in order: to the place before, and to the one after.
 ///
 /// # Errors

@@ -9,8 +9,8 @@ use ringwork_isa::{Core, In, Out, Queues, Rank, ReduceOp, Result, part_range};
 
 /// `y[i]` becomes `x[i]` reduced over all members, on every one of them; each adds one part.
 ///
-/// Port `p` leads to rank `p`, joined to the port with the own rank's number there: as many ports as ranks, one of
-/// which is not used.
+/// Port `p` leads to rank `p`, and is joined to that rank's port with this rank's number. There are as many ports as
+/// ranks; one is unused.
 ///
 /// # Errors
 /// If `x` and `y` are not equally long, there are too few ports, or as [`Core::wait`].

@@ -1,12 +1,12 @@
 //! Double binary tree: two trees, each with half of the data, in pieces that follow each other.
 //!
-//! In a single tree half of the members are leaves, which only send once and receive once while others work. Of two
-//! trees over the same members, in which nobody is inside both, each carries half; so everybody sends and receives
-//! about as much as in a ring, with the depth of a tree. (Sanders, Speck, Träff: Two-tree algorithms for full
-//! bandwidth broadcast, reduction and scan, 2009.)
+//! In a single tree half of the members are leaves, which send once and receive once while others work. Here two
+//! trees over the same members carry half of the data each, and no member is an inner node of both. So all members
+//! send and receive about as much as in a ring, with the depth of a tree. (Sanders, Speck, Träff: Two-tree algorithms
+//! for full bandwidth broadcast, reduction and scan, 2009.)
 //!
-//! Pieces go up one after the other; a member takes the result of a piece from above while later ones are still on
-//! their way up. How far it overlaps depends on the slots of a queue: with one slot it does not.
+//! Pieces go up one after the other; a member receives the result of a piece from above while later ones are still on
+//! their way up. How much this overlaps depends on the slots of a queue: with one slot it does not overlap.
 //!
 //! # Invariants
 //! - **TREE-1 (turns).** In turn `t` a member sends piece `t` up the tree that it is inside of, and piece `t + ahead`

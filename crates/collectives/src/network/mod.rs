@@ -1,9 +1,9 @@
 //! All-reduce for networks: tiles pushed through queues between neighbours.
 //!
-//! Inside a box a direct algorithm over shared memory is always the best. Between chips what counts is how many
-//! messages follow each other, how far they go, and how much each link carries; so there are several, and a machine
-//! decides. None needs a scratch buffer or a barrier: [`Queues`] hold what is under way, and
-//! their credits keep members in step. With latency `a`, time per byte `b`, `g` to add one, `n` members, `S` bytes:
+//! In shared memory a direct algorithm is always the best. Between chips the cost is how many messages follow each
+//! other, how far they go, and how much each link carries; so there are several algorithms, and the machine decides.
+//! None needs a scratch buffer or a barrier: [`Queues`] hold the messages in flight, and their credits keep members
+//! in step. With latency `a`, time per byte `b`, `g` to add one byte, `n` members, `S` bytes:
 //!
 //! | | time | links | exact |
 //! |---|---|---|---|
@@ -14,7 +14,7 @@
 //! | [`double_tree()`] | about `4 log2 n a + 2 S b`, in pieces | two trees | no |
 //! | [`centre()`] | `2 sum(d/2) (a + S b)` | lines | no |
 //!
-//! What does not fit the slots goes in pieces. Whichever it is, all members get the same bits; the exact one gives
+//! Data that does not fit the slots is split. With each algorithm, all members get the same bits; the exact one gives
 //! those of every other exact algorithm (COL-1).
 
 mod centre;

@@ -11,7 +11,7 @@
 //! - **RING-2 (read before written).** A place is written again, for `b + P`, after a meeting that began after every rank had ended
 //!   `b`: one of every `P` numbers in a row begins the ring.
 //!
-//! Beside the meetings no epoch of the team is taken, and nothing of its scratch: other operations neither see nor mind
+//! Except for the meetings, no epoch of the team and none of its scratch is used: other operations do not depend on
 //! how far a root is ahead.
 
 use crate::arguments::rooted;
@@ -24,9 +24,6 @@ use ringwork_macros::flat;
 /// The packets in a ring of `ranks`, which is how far a root may be ahead. The packets of two ranks stay in their
 /// first-level caches. With more ranks, which may share cores, a meeting costs more than that: it needs a turn of
 /// every rank.
-///
-/// Those of two ranks stay in their nearest caches. With more, who may share cores, a meeting costs more than that is worth: every
-/// rank needs a turn for it.
 #[must_use]
 #[inline]
 pub const fn ring_packets(ranks: usize) -> usize {

@@ -3,8 +3,8 @@
 //! Traffic per rank, for `S` bytes on `n` ranks: `S` read and `S/n` written for the slice; then either
 //! `S (n-1)/n` pushed (2 meetings, the least traffic of all) or as much pulled (3 meetings).
 //!
-//! Where ranks share cores, what costs is that each of them has its turn between two meetings. Then only as many push as
-//! there are cores: the others come, say so, and need no other turn until all is done.
+//! If ranks share cores, the cost is the turn that each rank needs between two meetings. Then only as many ranks push
+//! as there are cores; the others arrive, post that, and need no other turn until the end.
 
 use super::all_gather::pull_slices;
 use crate::arguments::same_domain;

@@ -1,6 +1,6 @@
 //! Broadcast in a window: the root pushes one part of its data to all ranks, which pull the rest from it meanwhile.
 //!
-//! Each byte is copied once to each rank, as when all is pulled, but nobody is idle.
+//! Each byte is copied once to each rank, as if all ranks pulled everything, but no rank is idle.
 //!
 //! Traffic, for `S` bytes on `n` ranks: the root pushes `S/n` to each other, and each of those pulls `S (n-1)/n`; 2 meetings.
 

@@ -1,9 +1,6 @@
 //! Moving blocks: copy, load and store of rows with gaps between them. The extent of a block is resolved once; then
 //! its rows are copied one by one. Row numbers are checked again here: only rows that fit the extent lie in resolved
 //! memory (BLK-1).
-//!
-//! The extent of a block is resolved once; then its rows are copied one by one. Its numbers are checked again here, because
-//! the rows are inside what was resolved only if they fit the extent (BLK-1).
 
 use super::{At, NativeCore, lent, not_mapped};
 use crate::arith;

@@ -20,9 +20,6 @@ use std::task::{Context, Poll};
 /// A finished instruction: its result, for the `await`. It has no destructor, so a kernel with no other destructors
 /// needs no unwind path, and its handles stay in registers. The error of an instruction that is never awaited is
 /// lost.
-///
-/// Not dropped with its kernel: a kernel that has nothing to drop need not lie in memory, where a panic would find it, and its
-/// handles stay in registers. What is lost is the error of an instruction that nobody awaits.
 struct Done<R>(ManuallyDrop<Option<R>>);
 
 #[inline(always)]

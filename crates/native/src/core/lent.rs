@@ -1,7 +1,7 @@
 //! Lending a core memory of this process for the length of one call.
 //!
-//! Kernels know regions, not slices. A slice that is lent becomes a region with a number of its own, which
-//! resolves to the slice until the call that lent it returns, and to nothing afterwards.
+//! Kernels know regions, not slices. A borrowed slice becomes a region with a segment number of its own. The region
+//! resolves to the slice until the call that borrowed it returns, and to nothing afterwards.
 //!
 //! # Invariants
 //! - **LENT-1 (scoped).** A pointer is here only while the borrow that it came from lives: it is put in and
@@ -266,9 +266,9 @@ fn region<A: ringwork_isa::Access>(segment: Segment, dtype: Dtype, bytes: usize)
 impl NativeCore {
     /// Calls `with` with regions for two slices of elements of type `dtype`.
     ///
-    /// The regions resolve on this core, until this returns. One call at a time: what is lent inside `with`
-    /// takes the place of what was lent before. Bytes that are not aligned for their elements are refused by the instruction that
-    /// uses them; a rest of less than an element is left out.
+    /// The regions resolve on this core until this function returns. One call at a time: a slice borrowed inside
+    /// `with` replaces the earlier one. Bytes that are not aligned for their elements are refused by the instruction
+    /// that uses them; trailing bytes of less than an element are left out.
     #[inline(always)]
     pub fn lend<'a, R>(
         &self,

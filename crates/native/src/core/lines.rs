@@ -1,7 +1,7 @@
 //! A packet as it lies in memory: a cache line with a flag, and a payload in it or after it.
 //!
-//! The writer stores the payload and then its flag; the reader watches the flag. What is in the flag's own line comes with
-//! it: between cores that is one transfer instead of two.
+//! The writer stores the payload and then its flag; the reader polls the flag. The payload in the flag's own line
+//! arrives with it: between cores that is one transfer instead of two.
 //!
 //! # Invariants
 //! - **PACK-1 (payload first).** A flag is stored, with release, after all of its payload, and loaded, with acquire,
@@ -180,8 +180,6 @@ impl Lines {
 
     /// Prefetches the lines for writing. Their readers had them last, and a store to a line that another core holds
     /// waits until that core gives it up. All lines or none: with some of them, the put is slower than with none.
-    ///
-    /// All of them or none: with some, what is put is slower than with none.
     #[inline(always)]
     pub(super) fn prefetch(self) {
         for line in 0..self.count {

@@ -1,7 +1,7 @@
 //! `NativeCore`: the instruction set on this host's processors and shared memory.
 //!
-//! Nothing suspends: an instruction has happened when its future was polled once, and a wait blocks inside
-//! the poll. The compiler flattens the rest, so a kernel here is what it would be as a plain function.
+//! Nothing suspends: an instruction is done when its future was polled once, and a wait blocks inside the poll. The
+//! compiler flattens the state machine, so a kernel here is like a plain function.
 
 mod blocks;
 mod calls;

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 /// Is told of long waits, on the thread that waits. A wait first polls about 256 times, which takes a few
 /// microseconds; only then is the observer told.
-///
-/// A wait first looks some 256 times, which takes a few microseconds; only if that was in vain is the observer told.
 pub trait WaitObserver: Debug + Send + Sync {
     /// A wait begins to take long. Called for each such wait, also within the same call.
     fn waits(&self);

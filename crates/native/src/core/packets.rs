@@ -89,10 +89,6 @@ impl NativeCore {
     /// stores until the store buffer is full, and a look takes the line away from a peer that has not written it yet.
     /// Between far cores, packets of more than a line took 390 to 430 ns without this and 215 to 260 with it; fences,
     /// and loops of loads or multiplications, made no difference. Near it costs 3 to 7 ns.
-    ///
-    /// It runs ahead of its stores until the queue that they wait in is full, and a peer's line that is looked at before it was
-    /// written is taken from its writer. Between far cores, packets of more than a line took 390 to 430 ns that take 215 to 260
-    /// behind a full queue; fences, and loops of loads or of multiplications, made no difference. Near it costs 3 to 7 ns.
     #[inline(always)]
     fn drain_store_buffer(&self) {
         if !self.has_put.replace(false) || self.patience.spin.is_zero() {

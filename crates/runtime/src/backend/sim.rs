@@ -1,10 +1,10 @@
 //! The simulated backend: chips of a described machine, in virtual time.
 //!
-//! The machine lives on a thread of its own, because kernels on it are not `Send`; the host asks it things
-//! and waits for the answer. **Time passes only while the host waits**: whatever is submitted before starts
-//! at the same virtual moment, however long the host took to submit it. So the same program gives the same
-//! times, to the picosecond, on a busy host and on an idle one. The host hears of everything at the virtual moment
-//! when it happens, and time goes on only when it has done what follows from it.
+//! The machine lives on a thread of its own, because kernels on it are not `Send`; the host sends it closures and
+//! waits for the answers. **Time passes only while the host waits**: all tasks that were submitted before start at
+//! the same virtual moment, however long the host took to submit them. So the same program gives the same times, to
+//! the picosecond, on a busy host and on an idle one. The host receives each event at its virtual moment, and time
+//! continues only when the host has reacted to it.
 //!
 //! # Invariants
 //! - **SMN-1 (one at a time).** A chip runs its tasks one after the other, in the order they were submitted.

@@ -1,6 +1,6 @@
 //! Captured graphs: what an orchestration submitted, shipped to a chip and replayed there.
 //!
-//! What travels is the list of submissions, in memory of the chip. The chip works the order out when it first
+//! The shipped form is the list of submissions, in memory of the chip. The chip computes the order when it first
 //! meets the list, and keeps the result: a replay infers nothing.
 
 use super::core_threads::Cores;

@@ -1,7 +1,7 @@
 //! A native chip's cores: they run the tasks of a graph on this thread, or on one thread for each core where
 //! processors are free.
 //!
-//! The engine and the threads are kept from one graph to the next, so that a replay pays for nothing but its tasks.
+//! The engine and the threads are kept from one graph to the next, so a replay only pays for its tasks.
 
 use super::SCRATCH_BYTES;
 use super::driver::{CORE_NAMES, ChipEngine, Driver};

@@ -1,8 +1,8 @@
 //! A chip's own graph: an orchestration over the cores of one chip.
 //!
-//! An orchestration is a plain function that submits kernels to the chip's cores. `#[orchestration]` makes a
-//! task of it, like `#[kernel]` does of a kernel, and a host submits that task to a chip like any other. The same
-//! source serves three ways, all on the same [engine](ringwork_engine):
+//! An orchestration is a plain function that submits kernels to the chip's cores. `#[orchestration]` makes a task of
+//! it, as `#[kernel]` does of a kernel, and a host submits that task to a chip like any other. The same source is
+//! used in three ways, all on the same [engine](ringwork_engine):
 //!
 //! 1. *built on the chip, edges inferred* from what its tasks touch: the task as it is;
 //! 2. *built on the chip, explicit edges*: [`explicit`] of the task; only [`after`](ChipOrchestrator::after) orders;

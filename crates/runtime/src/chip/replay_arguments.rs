@@ -1,6 +1,6 @@
 //! The arguments of a captured graph's tasks, with every parameter and intermediate where it is this time.
 //!
-//! They are worked out when a graph is replayed with other memory than the time before, and not for every task.
+//! They are computed when a graph is replayed with other memory than the time before, and not for every task.
 
 use super::{INDEX, INTERMEDIATE, PARAMETER, Prepared};
 use ringwork_engine::{Graph, Placement};

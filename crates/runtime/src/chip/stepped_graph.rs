@@ -1,8 +1,8 @@
 //! A chip's graph on a platform that steps its cores, such as the simulator.
 //!
-//! The orchestration runs once, in no time, and leaves a list of what it submitted. The list is given to an engine like
-//! that of a real chip, with as many slots and as much memory: where that is full, the rest waits until tasks have ended,
-//! as the orchestration itself would. A captured graph is taken whole, there as here.
+//! The orchestration runs once, in no virtual time, and leaves a list of its steps. An engine like that of a real
+//! chip, with the same slots and memory, receives the list. When the engine is full, the remaining steps wait until
+//! tasks have ended, as the orchestration itself would. A captured graph is passed as a whole, as on a real chip.
 
 use super::capture::{CachedGraph, Step, Submitted, decode, replay, work_out};
 use super::driver::{ChipEngine, Driver};

@@ -1,8 +1,8 @@
 //! Workers above the node: a pod over nodes, a supernode over pods, and so on, each with an engine of its own.
 //!
-//! A worker here cannot tell what its children are: it gives each a task at a time and waits. What passes between
-//! children passes through [memory of the worker](PodTensor), and the order of its tasks follows from what they
-//! say they do with that; or, where children share a host, through a [domain](PodDomain) of all their chips.
+//! A worker here cannot tell what its children are: it gives each one task at a time and waits. Data passes between
+//! children through [memory of the worker](PodTensor), and the order of its tasks follows from the reads and writes
+//! that they declare; or, if children share a host, through a [domain](PodDomain) of all their chips.
 //!
 //! # Invariants
 //! - **POD-1 (one at a time).** A child is given one task at a time; different children work at the same time.

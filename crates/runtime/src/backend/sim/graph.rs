@@ -1,7 +1,7 @@
 //! A chip's own graph in virtual time: a task that starts others on the chip's cores as soon as they are ready.
 //!
-//! Building a graph and handing a task from one core to the next take no time; the tasks take what their instructions
-//! do. The cores of a chip share its engines and its memory.
+//! Building a graph and passing a task from one core to the next take no time; the tasks take the time of their
+//! instructions. The cores of a chip share its engines and its memory.
 
 use super::panics::{Guarded, Panic};
 use super::sim_thread::short_name;
