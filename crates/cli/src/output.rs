@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Prints a line. Whoever reads may have seen enough (`| head`): then there is nothing left to do.
+/// Prints a line. If the reader has closed the pipe (`| head`), there is nothing left to do.
 macro_rules! say {
     ($($text:tt)*) => {
         crate::output::print_line(&format!($($text)*))
@@ -51,7 +51,7 @@ pub(crate) fn print_text(text: &str) {
     std::process::exit(code.into());
 }
 
-/// Whether whoever read this program's output through a pipe has closed it (`| head`).
+/// Whether the reader of this program's output has closed the pipe (`| head`).
 pub(crate) fn reader_is_gone() -> bool {
     let output = std::io::stdout();
     let mut polled = [PollFd::new(&output, PollFlags::empty())];

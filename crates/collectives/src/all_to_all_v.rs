@@ -1,9 +1,9 @@
 //! All-to-all with a count of its own for every pair.
 //!
-//! Model: as [`all_to_all`](crate::all_to_all()): stage one block for every other rank, meet, pull my block from everybody.
-//! Every rank knows all counts, so that all make the same number of rounds (TEAM-2).
+//! Model: as [`all_to_all`](crate::all_to_all()): stage one block for every other rank, meet, pull my block from
+//! every rank. Every rank knows all counts, so that all make the same number of rounds (TEAM-2).
 //!
-//! Traffic per rank: what it sends staged, what it gets pulled; as many rounds as the longest part needs.
+//! Traffic per rank: its input is staged, its output is pulled; as many rounds as the longest part needs.
 
 use crate::Team;
 use crate::arguments::same_length;
@@ -12,10 +12,8 @@ use crate::chunk::clip;
 use ringwork_isa::{Core, Error, In, Out, Result};
 use std::ops::Range;
 
-/// `y` becomes everybody's part for me, one after the other in rank order; `x` is my parts for everybody.
-///
-/// `counts[s * ranks + d]` is how many elements go from `s` to `d`: the same list on every rank. `x` and `y` do
-/// not overlap.
+/// `y` becomes the parts that all ranks send to me, in rank order; `x` has my parts for all ranks. `counts[s * ranks
+/// + d]` is how many elements go from `s` to `d`: the same list on every rank. `x` and `y` do not overlap.
 ///
 /// # Errors
 /// If the counts do not fit `x`, `y` or the ranks, the scratch cannot hold one element for every other rank per half,

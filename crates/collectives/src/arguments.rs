@@ -1,4 +1,4 @@
-//! What is checked before a collective does anything.
+//! Checks of the arguments of a collective, before it starts.
 
 use ringwork_isa::{Barrier, Error, ErrorKind, In, Out, Rank, Result, Shared, Site, part_range};
 use std::ops::Range;

@@ -5,19 +5,20 @@ use crate::team::Turn;
 use ringwork_isa::{Core, Erased, In, Out, Rank, Result, Shared, Sources, Span, part_range};
 use std::ops::Range;
 
-/// The block for rank `to` in a slot that holds one of `each` elements for every rank but its own; its first `len` elements.
+/// The block for rank `to` in a slot with one block of `each` elements for every other rank; its first `len`
+/// elements.
 #[track_caller]
 pub(crate) fn block(slot: Shared, each: usize, to: usize, len: usize) -> Result<Shared> {
     let start = place(slot.rank(), slot.ranks() as usize, to) * each;
     slot.slice(start..start + len)
 }
 
-/// Which block of `owner`'s slot is for rank `to`.
+/// The index of the block for rank `to` in the slot of `owner`.
 fn place(owner: Rank, ranks: usize, to: usize) -> usize {
     (to + ranks - owner.0 as usize - 1) % ranks
 }
 
-/// Everybody's block for me, and in my place what I have myself, in rank order.
+/// The blocks of all ranks for me, in rank order, with my own data in my place.
 #[derive(Debug)]
 pub(crate) struct ForMe {
     pub(crate) slot: Shared,
@@ -44,7 +45,7 @@ impl Sources<Erased> for ForMe {
     }
 }
 
-/// Stages what falls into `chunk` of each rank's part of `x` but mine, each into its block.
+/// Stages the part of `x` for each other rank, as far as it falls into `chunk`, into that rank's block.
 pub(crate) async fn stage_blocks<C: Core>(core: &C, slot: Shared, x: In, chunk: &Range<usize>) -> Result<()> {
     let (me, ranks) = (slot.me().0 as usize, slot.ranks() as usize);
     for to in (0..ranks).filter(|to| *to != me) {
@@ -57,8 +58,8 @@ pub(crate) async fn stage_blocks<C: Core>(core: &C, slot: Shared, x: In, chunk: 
     Ok(())
 }
 
-/// Pulls what falls into `chunk` from every member's slot into its part of `y`, each as soon as that
-/// member has arrived; `mine`, which is what I staged, needs no detour. Waits for everybody.
+/// Pulls the elements of `chunk` from every member's slot into its part of `y`, each as soon as that member has
+/// arrived. My own part comes from `mine`, without the slot. Waits for every member.
 pub(crate) async fn pull_parts<C: Core>(
     core: &C,
     turn: &Turn,

@@ -1,8 +1,8 @@
 //! The catalogue: every algorithm of every collective, what it needs of a domain, and its kernel.
 //!
-//! It is the only such list. The communicator, submitted kernels, `ringwork run`, `sim`, `bench`, `tune`, proofs and tests
-//! iterate over it, so that what one of them can do all can. To add an algorithm, write its function in a file of its own, add
-//! an [`Entry`] here and an arm to [`run`].
+//! It is the only such list. The communicator, submitted kernels, `ringwork run`, `sim`, `bench`, `tune`, proofs and
+//! tests iterate over it, so an algorithm in it is available to all of them. To add an algorithm, write its function
+//! in a file of its own, add an [`Entry`] here and an arm to [`run`].
 //!
 //! ```
 //! use ringwork_collectives::catalogue::{self, Needs};
@@ -49,11 +49,11 @@ pub struct Entry {
     pub collective: Collective,
     /// How, by name.
     pub algorithm: Algorithm,
-    /// What it works with.
+    /// What it needs of a domain.
     pub needs: Needs,
 }
 
-/// What an algorithm needs of a domain beside its data.
+/// What an algorithm needs of a domain in addition to its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// A [`Team`] whose scratch it stages data in.
@@ -86,9 +86,10 @@ pub struct Call<'a> {
     pub op: ReduceOp,
     /// The root, if it has one.
     pub root: Rank,
-    /// How many members can run at once; for algorithms that share the work among so many. The same on every member.
+    /// How many members can run at the same time; for algorithms that share work among this many. The same on every
+    /// member.
     pub workers: u32,
-    /// The sides of the grid that the members form, innermost first. Their number if they form none.
+    /// The sides of the grid that the members form, innermost first; if they form no grid, their number.
     pub grid: &'a [u32],
 }
 
@@ -129,7 +130,7 @@ pub fn find(collective: Collective, algorithm: Algorithm) -> Option<&'static Ent
     of(collective).find(|entry| entry.algorithm == algorithm)
 }
 
-/// The entry of a collective whose algorithm has this name, or a name that others have for the same.
+/// The entry of a collective whose algorithm has this name or alias.
 ///
 /// # Errors
 /// What there is instead, and what was probably meant.
@@ -139,7 +140,7 @@ pub fn named(collective: Collective, name: &str) -> std::result::Result<&'static
     find(collective, wanted).ok_or_else(|| format!("{collective} has no algorithm `{wanted}`"))
 }
 
-/// The algorithm of this name in any collective.
+/// The algorithm with this name in any collective.
 ///
 /// # Errors
 /// As [`named`].
@@ -148,7 +149,7 @@ pub fn algorithm(name: &str) -> std::result::Result<Algorithm, String> {
     one_of(Algorithm::ALL.into_iter().filter(used), name).map_err(|instead| format!("there is {instead}"))
 }
 
-/// The algorithm of this name among those that can be used somewhere.
+/// The algorithm with this name, among those that the caller can use.
 ///
 /// # Errors
 /// A sentence without its beginning: "no algorithm of this name", what was probably meant, and what there is.
@@ -169,14 +170,14 @@ pub fn one_of(usable: impl Iterator<Item = Algorithm>, name: &str) -> std::resul
 }
 
 impl Entry {
-    /// Whether it works on one buffer only: its input is where its output will be.
+    /// Whether it works in one buffer only, with the input in the place of the output.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
         self.needs == Needs::Window
             && matches!(self.collective, Collective::AllReduce | Collective::Broadcast)
     }
 
-    /// Whether it is for members that form a grid.
+    /// Whether its members must form a grid.
     #[must_use]
     pub fn needs_grid(&self) -> bool {
         matches!(
@@ -185,7 +186,7 @@ impl Entry {
         )
     }
 
-    /// Whether it can be done by so many members, which form a grid of these sides, if they form one.
+    /// Whether it runs with this many members, on a grid of these sides if they form one.
     ///
     /// # Errors
     /// Why not.
@@ -221,7 +222,7 @@ impl Entry {
     }
 }
 
-/// Does one member's part of a collective call.
+/// Runs one member's part of a collective call.
 ///
 /// # Errors
 /// As the algorithm's own function; or if the domain does not offer what the algorithm needs.
@@ -270,7 +271,7 @@ async fn in_packets<C: Core>(core: &C, entry: &Entry, team: Team, call: Call<'_>
         Collective::ReduceScatter => packets::reduce_scatter(core, &team.room()?, x, y, op).await,
         Collective::AllToAll => packets::all_to_all(core, &team.room()?, x, y).await,
         Collective::Broadcast => packets::broadcast(core, &team.ring()?, x, y, root).await,
-        // A packet of one byte from everybody.
+        // All ranks exchange packets of one byte.
         Collective::Barrier => all_reduce::packet(core, team, x, y, ReduceOp::Max).await,
         _ => Err(missing(entry, "a scratch")),
     }
@@ -301,7 +302,7 @@ async fn in_window<C: Core>(core: &C, entry: &Entry, team: Team, call: Call<'_>)
     }
 }
 
-/// The output in the window, with the input in it if that `counts` and lies elsewhere.
+/// The output in the window. If the input `counts` and lies elsewhere, it is copied there.
 async fn in_place<C: Core>(core: &C, team: Team, x: In, y: Out, counts: bool) -> Result<Shared> {
     let data = of_window(team, y.span())?;
     if counts && x.span() != y.span() {

@@ -1,4 +1,4 @@
-//! Cutting ranges: the chunks that fit the scratch, and what of a part falls into a chunk.
+//! Cutting ranges: the chunks that fit the scratch, and the intersection of a part with a chunk.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use std::ops::Range;
 #[inline(always)]
 pub(crate) fn chunks(total: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
     let (each, mut start) = (each.max(1), 0usize);
-    // Not `step_by`, which divides before it begins: for a few elements that takes as long as moving them.
+    // Not `step_by`, whose division takes as long as moving a few elements.
     std::iter::from_fn(move || {
         let chunk = start..total.min(start.saturating_add(each));
         start = chunk.end;

@@ -22,7 +22,7 @@ use ringwork_isa::{
 };
 use ringwork_layout::{BufferPlace, CellRow, Layout, LayoutError, WindowBuilder};
 
-/// What a call is about, as far as it decides how much memory an algorithm needs.
+/// The facts of a call that decide how much memory an algorithm needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
     /// Members of the domain.
@@ -31,15 +31,15 @@ pub struct Demand {
     pub dtype: Dtype,
     /// The size of the largest call, in elements.
     pub elements: usize,
-    /// The sides of the grid that the members form; their number if they form none.
+    /// The sides of the grid that the members form; if they form no grid, their number.
     pub grid: Vec<u32>,
-    /// Bytes of scratch, instead of as much as everything takes at once.
+    /// Bytes of scratch. The default stages everything at once.
     pub scratch_bytes: Option<u64>,
-    /// Slots of each queue, instead of as many as let the algorithm go on without waiting for credits.
+    /// Slots of each queue. The default lets the algorithm run without waiting for credits.
     pub slots: Option<u32>,
-    /// Bytes of a slot, instead of as many as the longest message has.
+    /// Bytes of a slot. The default is the length of the longest message.
     pub slot_bytes: Option<u64>,
-    /// The most bytes for queues, if slots are not said to be of some size.
+    /// The most bytes for queues, if the slot size is not given.
     pub room_bytes: u64,
 }
 
@@ -51,12 +51,12 @@ pub struct Places {
     parts: TeamParts,
 }
 
-/// The least and the most bytes of payload in a packet, and in all of a rank's packets to the others.
+/// The least and the most payload bytes of a packet, and the most of all packets of a rank.
 const LEAST_PACKET_BYTES: usize = 1 << 10;
 const MOST_PACKET_BYTES: usize = 4 << 10;
 const PACKETS_BYTES: usize = 32 << 10;
 
-/// Bytes of payload in each packet of a team of `ranks`.
+/// Payload bytes of each packet in a team of `ranks`.
 #[must_use]
 pub fn packet_bytes(ranks: u32) -> usize {
     let each = PACKETS_BYTES / (ranks.max(1) as usize).next_power_of_two();
@@ -64,7 +64,7 @@ pub fn packet_bytes(ranks: u32) -> usize {
 }
 
 impl Demand {
-    /// For calls of at most `elements`; the rest is chosen so that everything goes at once.
+    /// For calls of at most `elements`; the defaults stage everything at once.
     #[must_use]
     pub fn new(ranks: u32, dtype: Dtype, elements: usize) -> Demand {
         Demand {
@@ -79,7 +79,7 @@ impl Demand {
         }
     }
 
-    /// Adds to a window what an entry needs.
+    /// Adds the memory that an entry needs to a window.
     ///
     /// # Errors
     /// If it is too much for a window.
@@ -92,7 +92,7 @@ impl Demand {
         }
     }
 
-    /// Adds to a window what every algorithm needs that does not send messages through queues.
+    /// Adds the memory that all algorithms without queues need to a window.
     ///
     /// # Errors
     /// As [`declare`](Demand::declare).
@@ -100,7 +100,7 @@ impl Demand {
         self.declare_team(self.scratch(), self.ranks <= MAX_RANKS, window)
     }
 
-    /// The fewest elements of scratch that any operation can do with: one for each member in both halves.
+    /// The fewest elements of scratch for any operation: one for each member in both halves.
     fn least_scratch(&self) -> usize {
         2 * self.ranks as usize
     }
@@ -118,7 +118,7 @@ impl Demand {
             true => Team::packet_words(self.ranks as usize, packet_bytes(self.ranks)),
             false => 0,
         };
-        // Packets are whole cache lines, so whole elements of every type.
+        // Packets are whole cache lines, so they hold whole elements of every type.
         let packets = words * size_of::<i64>() / self.dtype.bytes();
         Ok(Places {
             cells: window.row(1 + Team::STEP_CELLS)?,
@@ -154,11 +154,11 @@ impl Demand {
     }
 }
 
-/// What declaring memory yields.
+/// The result of declaring memory.
 type Declared = std::result::Result<Places, LayoutError>;
 
 impl Places {
-    /// The memory of member `me` in windows that were laid out so: what is passed to a kernel.
+    /// The memory of member `me` in windows with this layout: the argument of a kernel.
     #[must_use]
     pub fn memory(&self, layout: &Layout, me: Rank) -> TeamMemory {
         TeamMemory {
@@ -168,7 +168,7 @@ impl Places {
         }
     }
 
-    /// The handles of member `me` in windows that were laid out so.
+    /// The handles of member `me` in windows with this layout.
     ///
     /// # Errors
     /// If queues cannot be of that depth.
@@ -216,7 +216,7 @@ fn team(cells: Signals, data: Span, packet_words: u64) -> Result<Team> {
     team.with_packets(packets.viewed_as(Dtype::I64).typed()?)
 }
 
-/// Does one member's part of a collective in the memory of its team: what a submitted kernel does.
+/// Runs one member's part of a collective in the memory of its team: the body of a submitted kernel.
 ///
 /// # Errors
 /// If the collective has no such algorithm; else as [`catalogue::run`].

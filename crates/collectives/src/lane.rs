@@ -1,12 +1,12 @@
-//! A lane: one way around the ring, and the steps that data takes on it.
+//! A lane: one direction around the ring, and the steps that data takes in it.
 //!
-//! Ranks have places 0..n along a lane, each pulling from the place before it (its upstream), around the
-//! ring. The data in a slot is cut into n parts. In the first n-1 steps the place `q` takes, at step `s`,
-//! its upstream's partial result of part `q - 2 - s` and adds its own; part `p` so starts at place `p + 1`
-//! and is complete at place `p`. In the next n-1 steps it takes the finished part `q - 1 - s`.
+//! Ranks have places 0..n along a lane, each pulling from the place before it (its upstream), around the ring. The
+//! data in a slot is cut into n parts. In step `s` of the first n-1 steps, place `q` pulls its upstream's partial
+//! result of part `q - 2 - s` and adds its own data; so part `p` starts at place `p + 1` and is complete at place
+//! `p`. In the next n-1 steps it pulls the finished part `q - 1 - s`.
 //!
-//! One counter per lane and rank says how many steps the rank has finished, staging being step 0. The
-//! rule for every step is the same: wait until my upstream has finished as many as I have.
+//! One counter per lane and rank holds the number of steps that the rank has finished; staging is step 0. The rule
+//! for every step is the same: wait until my upstream has finished as many steps as I have.
 //!
 //! # Invariants
 //! - **LANE-1 (in step).** Every operation adds `2n - 1` to the counter of each lane it uses (TEAM-2).
@@ -21,7 +21,7 @@ use crate::Team;
 use crate::arguments::same_length;
 use ringwork_isa::{Compare, Core, Error, In, Notify, Out, Rank, ReduceOp, Result, Shared, Signal};
 
-/// Which way data moves. The number is the step cell of the lane.
+/// The direction in which data moves. The number is the step cell of the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// To the right neighbour, `me + 1`.
@@ -30,7 +30,7 @@ pub(crate) enum Direction {
     Backward = 1,
 }
 
-/// All-reduces over `L` lanes at once, each with its equal part of the data.
+/// All-reduces over `L` lanes at the same time, each with an equal part of the data.
 pub(crate) async fn around<C: Core, const L: usize>(
     core: &C,
     team: Team,
@@ -53,7 +53,7 @@ pub(crate) async fn around<C: Core, const L: usize>(
         let turn = team.turn(core, chunk.len()).await?;
         let slot = turn.slot.slice(0..chunk.len())?;
         core.copy(slot, x.slice(chunk.clone())?).await?;
-        // Keeps the epoch of everybody's next operation; nobody waits for it here (LANE-2).
+        // Keeps the epoch of the next operation in step on all ranks; no rank waits for it here (LANE-2).
         turn.arrive(core).await?;
 
         let mut lanes = Vec::with_capacity(L);
@@ -80,7 +80,7 @@ pub(crate) async fn around<C: Core, const L: usize>(
 struct Lane {
     /// My memory for this lane, staged.
     slot: Shared,
-    /// Who I pull from.
+    /// The rank that I pull from.
     upstream: Rank,
     /// My place along the lane: the rank, or its mirror image on the way back.
     place: usize,
@@ -88,12 +88,12 @@ struct Lane {
     ranks: usize,
     /// My counter.
     steps: Signal,
-    /// Its value: the steps I have finished, on top of those of earlier operations.
+    /// The value of my counter: the steps of this operation that I have finished, after those of earlier operations.
     finished: i32,
 }
 
 impl Lane {
-    /// Takes my place, with `slot` staged: the first step.
+    /// Enters the lane with `slot` staged: the first step.
     async fn open<C: Core>(core: &C, team: &Team, slot: Shared, direction: Direction) -> Result<Lane> {
         let (me, ranks) = (team.rank().0, team.ranks());
         let (place, upstream) = match direction {
@@ -113,7 +113,7 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Adds my own to the partial result of a part, at step `step` of the first `ranks - 1`.
+    /// Adds my data to the partial result of a part, at step `step` of the first `ranks - 1`.
     async fn reduce<C: Core>(&mut self, core: &C, step: usize, op: ReduceOp) -> Result<()> {
         self.upstream_is_level(core).await?;
         let (mine, theirs) = self.part(2 + step)?;
@@ -133,7 +133,7 @@ impl Lane {
         self.finish(core).await
     }
 
-    /// The part that is `back` places behind me: mine, and my upstream's.
+    /// The part that is `back` places behind me, in my slot and in my upstream's.
     fn part(&self, back: usize) -> Result<(Shared, Shared)> {
         let mine = self
             .slot

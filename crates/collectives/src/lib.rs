@@ -1,8 +1,8 @@
 //! Every collective algorithm, once, over [`Core`](ringwork_isa::Core).
 //!
-//! This layer sits on `isa` alone: it knows regions, signals and a core, and never a process, a clock or a
-//! network. Each collective is an `async fn` that all members of a domain call, with the same count, in
-//! the same order; the same source runs native, simulated and under the checker.
+//! This layer depends on `isa` alone: it knows regions, signals and a core, and never a process, a clock or a
+//! network. Each collective is an `async fn` that all members of a domain call, with the same count, in the same
+//! order; the same source runs native, simulated and in the checker.
 //!
 //! ```
 //! use ringwork_collectives::{Team, all_reduce};
@@ -19,10 +19,10 @@
 //! scratch buffer of a [`Team`]; what is larger than the scratch is moved in chunks. Those in [`window`]
 //! work on data that lives in a window already, and copy nothing twice.
 //!
-//! Those in [`packets`] are for small data: what is staged and what says so travel together.
+//! The algorithms in [`packets`] are for small data: data and notification travel together.
 //!
-//! Those in [`network`] are for machines whose links matter: they push tiles through queues between neighbours, and
-//! need no scratch and no barrier.
+//! The algorithms in [`network`] are for machines whose links matter: they push tiles through queues between
+//! neighbours, and need no scratch and no barrier.
 //!
 //! # How data is dealt to ranks
 //! Where a collective cuts data into one part per rank, part `r` of a total of `N` elements is

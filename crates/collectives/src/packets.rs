@@ -1,11 +1,12 @@
-//! Small collectives in packets: payload and flag travel together, so what is staged and what says so are one trip.
+//! Small collectives in packets: payload and flag travel together, so data and notification take one hop.
 //!
-//! They keep the rules of a [`Team`](crate::Team): every call takes an epoch of the barrier for each chunk, puts its packets into that
-//! epoch's half of the room for packets, and waits for everybody. A half has room for one packet to each rank, always at
-//! the same places: where a flag was looked for once there is never anything else, that could be taken for one. Only
-//! [`broadcast()`], where one rank has something to say, has a [`Ring`] of its own and does not wait.
+//! They keep the rules of a [`Team`](crate::Team): every call takes an epoch of the barrier for each chunk, puts its
+//! packets into that epoch's half of the packet memory, and waits for all ranks. A half has room for one packet to
+//! each rank, always at the same places, so a word that was polled as a flag once is never payload later. Only
+//! [`broadcast()`], in which one rank sends, has a [`Ring`] of its own and does not wait.
 //!
-//! They are flat, with all they are made of: a future that is polled costs a small call a tenth of its time.
+//! They are flat, including the functions they call: polling a separate future costs a small call a tenth of its
+//! time.
 
 mod broadcast;
 
@@ -80,7 +81,7 @@ pub async fn reduce_scatter<C: Core>(core: &C, room: &Room, x: In, y: Out, op: R
     Ok(())
 }
 
-/// `y` becomes part `me` of everybody's `x`; as [`all_to_all`](crate::all_to_all()).
+/// `y` becomes part `me` of the `x` of all ranks; as [`all_to_all`](crate::all_to_all()).
 ///
 /// # Errors
 /// As [`all_to_all`](crate::all_to_all()).
@@ -108,7 +109,7 @@ pub async fn all_to_all<C: Core>(core: &C, room: &Room, x: In, y: Out) -> Result
     Ok(())
 }
 
-/// Puts a packet with its part of this chunk of `x` to every other rank.
+/// Puts a packet with each other rank's part of this chunk of `x`.
 #[flat]
 async fn deal<C: Core>(core: &C, room: &Room, x: In, chunk: &Range<usize>, epoch: Epoch) -> Result<()> {
     let (me, ranks) = room.place();
@@ -136,7 +137,7 @@ async fn get<C: Core>(core: &C, packets: &Packets, peer: Rank, data: Out, epoch:
 /// freely.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// The places of the packets to rank 0, which are also those of packets to everybody.
+    /// The places of the packets to rank 0. Packets to all ranks use these places too.
     first: Packets,
     /// Words of each place.
     words: usize,
@@ -145,7 +146,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Of packets of so many `lines`.
+    /// For packets of this many `lines`.
     pub(crate) fn new(area: Shared<i64>, raised: OwnSignal, lines: usize) -> Result<Room> {
         let words = lines * LINE_WORDS;
         let first = Packets::new(area, (0, words, area.len() / 2), 2, raised)?;
@@ -175,7 +176,7 @@ impl Room {
         Ok(Epoch::of(core.own_value(self.raised).await?).next())
     }
 
-    /// Says that this rank's packets are put, for ranks that have gone to sleep: the arrival at the team's barrier.
+    /// Notifies the barrier of the team, for ranks that sleep on it: this rank's packets have been put.
     #[inline(always)]
     pub(crate) fn raise<C: Core>(&self, core: &C, epoch: Epoch) -> impl Future<Output = Result<()>> {
         core.notify(self.raised.signal(), Notify::Set(epoch.into()))
@@ -191,7 +192,7 @@ impl Room {
         self.first.ranks()
     }
 
-    /// My rank and the number of ranks, for part arithmetic.
+    /// My rank and the number of ranks, for computing parts.
     #[inline(always)]
     fn place(&self) -> (usize, usize) {
         (self.me().0 as usize, self.ranks() as usize)
@@ -204,13 +205,13 @@ impl Room {
         self.payload_bytes
     }
 
-    /// The chunks of `total` elements, of which each packet carries one.
+    /// The chunks of `total` elements, one per packet.
     #[inline(always)]
     fn chunks(&self, dtype: Dtype, total: usize) -> impl Iterator<Item = Range<usize>> {
         chunks(total, self.most_bytes() / dtype.bytes())
     }
 
-    /// Waits for everybody.
+    /// Waits for all ranks.
     #[flat]
     async fn meet<C: Core>(&self, core: &C, epoch: Epoch) -> Result<()> {
         core.wait_on(self.raised.signal(), 0..self.ranks(), Compare::Ge, epoch)

@@ -1,12 +1,12 @@
-//! Send and receive: data from one rank to another, while the rest do what they like.
+//! Send and receive: data from one rank to another, independent of all other ranks.
 //!
-//! Model: every rank has, in its own window, a slot for each peer, of two halves. Chunk `k` of all that ever
-//! went from `s` to `d` lies in half `k & 1` of slot `d` of `s`. `s` counts in `sent[d]` the chunks it has put,
-//! `d` counts in `taken[s]` those it has copied out; so `s` may be two chunks ahead, and waits for the credit
-//! of the next.
+//! Model: in its own window, every rank has a slot for each peer, with two halves. Count all chunks ever sent from
+//! `s` to `d`: chunk `k` lies in half `k & 1` of slot `d` of `s`. `s` counts in `sent[d]` the chunks that it has put,
+//! `d` counts in `taken[s]` those that it has copied out. So `s` may be two chunks ahead, and waits for credit before
+//! the next.
 //!
-//! Every chunk has a label, what message it belongs to, so that ranks that disagree find out. An empty message
-//! is one chunk: it is still a message.
+//! Every chunk has a label with its message, so that ranks that disagree get an error. An empty message is one chunk:
+//! it is still a message.
 //!
 //! Traffic, for `S` bytes: `S` staged, `S` pulled; one signal each way per chunk.
 //!
@@ -24,7 +24,7 @@ use std::ops::Range;
 /// Words of a label: what the elements are, and how many the whole message has.
 const LABEL_WORDS: usize = 2;
 
-/// What the members of a domain share to send data to each other. A handle: copy it freely.
+/// The memory that the members of a domain share to send data to each other. A handle: copy it freely.
 #[derive(Clone, Copy, Debug)]
 pub struct Post {
     slots: Shared,
@@ -79,7 +79,7 @@ impl Post {
         self.slots.len() / self.slots.ranks() as usize / 2
     }
 
-    /// The cut of a message: at least one chunk.
+    /// The chunks of a message: at least one.
     fn cut(&self, len: usize) -> impl Iterator<Item = Range<usize>> {
         let empty = (len == 0).then_some(0..0);
         empty.into_iter().chain(chunks(len, self.each()))
@@ -209,8 +209,8 @@ fn describe(label: &[i64]) -> String {
     }
 }
 
-/// Sends `x` to `to`, which must [`recv`] as many elements of the same type. Returns when all of it was taken
-/// or lies in the window: `x` may then be changed.
+/// Sends `x` to `to`, which must [`recv`] as many elements of the same type. Returns when all data was taken or lies
+/// in the window; then `x` may be changed.
 ///
 /// # Errors
 /// If `to` is not another member, or as [`Core::wait`].

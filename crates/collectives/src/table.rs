@@ -1,10 +1,10 @@
-//! The table of choices: which algorithm does a collective fastest, by size and by how the ranks sit on the cores.
+//! The table of choices: the fastest algorithm for a collective, by size and by ranks per core.
 
 use crate::catalogue;
 use ringwork_isa::{Algorithm, Collective};
 use std::fmt;
 
-/// One row of a table: the algorithm to use up to these numbers. `None` is any number.
+/// One row of a table: the algorithm for calls up to these limits. `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The collective.
@@ -71,8 +71,8 @@ impl Default for Table {
                 algorithm,
             });
         };
-        // In packets and in one phase everybody reads everything: with more ranks the reading is what costs. Pushing in the
-        // window meets twice where these meet once; with a core for each rank that is soon worth it.
+        // With packets and in one phase every rank reads the data of all ranks, which costs most with many ranks. A
+        // push in the window needs two meetings instead of one; with a core for each rank it is soon faster anyway.
         row(
             Collective::AllReduce,
             Seats::ranks(2),
@@ -122,13 +122,14 @@ impl Default for Table {
                 Algorithm::Packet,
             );
             row(operation, Seats::TWO_WITH_A_CORE_EACH, None, Algorithm::Staged);
-            // Who shares a core pays most for meeting; staging needs it less, and packets of a broadcast hardly ever.
+            // With several ranks per core a meeting is the main cost: staged needs one per chunk, packet broadcast
+            // one in 64.
             if operation == Collective::Broadcast {
                 row(operation, Seats::ANY, Some(32 << 10), Algorithm::Packet);
                 row(operation, Seats::ANY, Some(1 << 20), Algorithm::Staged);
             } else {
                 if operation == Collective::AllToAll {
-                    // More than a packet to each is chunks more, and each of them a meeting.
+                    // More data than one packet per rank takes more chunks, each with a meeting.
                     row(operation, Seats::ranks(4), Some(8 << 10), Algorithm::Packet);
                     row(operation, Seats::ranks(4), Some(256 << 10), Algorithm::Staged);
                 }
@@ -186,7 +187,7 @@ impl fmt::Display for Row {
 }
 
 impl Row {
-    /// Whether a table may have this row.
+    /// Whether this row is valid in a table.
     ///
     /// # Errors
     /// If its collective has no such algorithm, or the algorithm is not exact.
@@ -201,13 +202,13 @@ impl Row {
         Ok(())
     }
 
-    /// Whether the row is for that many ranks.
+    /// Whether the row covers this number of ranks.
     #[must_use]
     pub fn seats(&self, ranks: u64, per_core: u64) -> bool {
         self.ranks.is_none_or(|most| ranks <= most) && self.ranks_per_core.is_none_or(|most| per_core <= most)
     }
 
-    /// Whether the row is for such a call.
+    /// Whether the row covers this call.
     #[must_use]
     pub fn fits(&self, collective: Collective, ranks: u64, per_core: u64, bytes: u64) -> bool {
         self.collective == collective

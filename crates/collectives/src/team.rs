@@ -1,4 +1,4 @@
-//! What the members of a domain share to run staged collectives: scratch memory, a barrier, step counters.
+//! The memory that members of a domain share for staged collectives: scratch, a barrier, step counters.
 
 use crate::arguments::same_domain;
 use crate::chunk::chunks;
@@ -29,8 +29,8 @@ use std::ops::Range;
 ///   begins on no rank before the one before has ended there. (A [broadcast in packets](crate::packets::broadcast) takes
 ///   none.)
 ///
-/// Hence `half(e)` is not written again, by the operation of epoch `e + 2`, before the operation of
-/// `e + 1` has ended on the writer, so begun on every rank, so everybody has ended the operation of `e`.
+/// Hence the operation of epoch `e + 2` writes `half(e)` only after the operation of `e + 1` has ended on the writer.
+/// Then it has begun on every rank, so every rank has ended the operation of `e`.
 ///
 /// Teams of different element types may share the same scratch bytes, barrier and steps, if the bytes are
 /// a multiple of 16: then both halves are the same bytes for every type.
@@ -47,8 +47,8 @@ impl Team {
     /// of what was staged.
     pub const STEP_CELLS: u32 = 4;
 
-    /// A team over a scratch buffer, a barrier and step counters that nothing else touches (but other
-    /// teams of the same three may).
+    /// A team over a scratch buffer, a barrier and step counters that nothing else uses, except for other teams over
+    /// the same three.
     ///
     /// # Errors
     /// If the three are not of one domain, or there are fewer than [`STEP_CELLS`](Team::STEP_CELLS).
@@ -90,7 +90,7 @@ impl Team {
         }
     }
 
-    /// A team of handles that are known to fit together.
+    /// A team of handles that are known to belong together.
     #[inline]
     #[must_use]
     pub fn with_all(scratch: Shared, meet: Barrier, steps: Signals, packets: Shared<i64>) -> Team {
@@ -103,14 +103,14 @@ impl Team {
         }
     }
 
-    /// The words for the packets of a team, if each is to carry so many bytes: one to each rank in both halves, and the
-    /// ring of broadcasts.
+    /// The words that packets of a team need, for this many payload bytes each: one packet to each rank in both
+    /// halves, and the ring of broadcasts.
     #[must_use]
     pub fn packet_words(ranks: usize, bytes: usize) -> usize {
         packets_of(ranks) * packet_lines(bytes) * LINE_WORDS
     }
 
-    /// The same team with room for packets, which [`packet`](crate::all_reduce::packet) needs: as many words as
+    /// The same team with memory for packets, which [`packet`](crate::all_reduce::packet) needs: as many words as
     /// [`packet_words`](Team::packet_words) says for some number of bytes.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Team {
         })
     }
 
-    /// The room for packets.
+    /// The memory for packets.
     ///
     /// # Errors
     /// If there is none.
@@ -192,7 +192,7 @@ impl Team {
         self.scratch
     }
 
-    /// Where everybody meets.
+    /// The barrier.
     #[must_use]
     #[inline]
     pub fn meet(&self) -> Barrier {
@@ -206,17 +206,17 @@ impl Team {
         self.steps
     }
 
-    /// My rank and the number of ranks, for part arithmetic.
+    /// My rank and the number of ranks, for computing parts.
     pub(crate) fn place(&self) -> (usize, usize) {
         (self.rank().0 as usize, self.ranks() as usize)
     }
 
-    /// Every member, from me on and around, so that not everybody reads from the same one at once.
+    /// Every member, beginning with me, so that not all ranks read from the same one at once.
     pub(crate) fn members(&self) -> impl Iterator<Item = (Rank, usize)> {
         members(self.rank(), self.ranks())
     }
 
-    /// The chunks of `total` elements when half the scratch has to hold `blocks` of each chunk, all of them staged at once.
+    /// The chunks of `total` elements if half the scratch holds `blocks` blocks of each chunk.
     ///
     /// # Errors
     /// If it cannot hold even one element of each.
@@ -225,7 +225,7 @@ impl Team {
         self.chunks_within(total, blocks, (self.ranks() as usize - 1) * MOST_STAGED_BYTES)
     }
 
-    /// The same, of at most `most_bytes` together, if not all are staged at once.
+    /// The same, but at most `most_bytes` per chunk if not everything fits at once.
     #[track_caller]
     pub(crate) fn chunks_within(
         &self,
@@ -248,14 +248,14 @@ impl Team {
         ))
     }
 
-    /// Begins an operation in which every rank stages at most `len` elements, the same number on every rank: learns its
-    /// epoch, and with it the place in the scratch to use.
+    /// Begins an operation in which every rank stages at most `len` elements, the same number on every rank. Returns
+    /// the epoch, and with it the place in the scratch.
     #[flat]
     pub(crate) async fn turn<C: Core>(&self, core: &C, len: usize) -> Result<Turn> {
         self.turn_within(core, len, MOVED_WITHIN_BYTES).await
     }
 
-    /// The same, if only one rank stages: each comes to that less often, and goes further.
+    /// The same, if only one rank stages. Each rank does so less often, so its places rotate further.
     #[flat]
     pub(crate) async fn turn_of_one<C: Core>(&self, core: &C, len: usize) -> Result<Turn> {
         self.turn_within(core, len, 2 * MOVED_WITHIN_BYTES).await
@@ -286,30 +286,29 @@ impl Team {
     }
 }
 
-/// Which of so many places the operation after `count` others takes: one that was not taken for long, also by every second of
-/// them or every fourth, as a half or a root comes to it.
+/// The staging place of operation `count`: round-robin, shifted by one per lap, so that callers of every second or
+/// fourth operation visit all places too.
 #[inline(always)]
 fn place(count: i32, places: usize) -> usize {
     let count = count.cast_unsigned() as usize;
     (count + count / places) % places
 }
 
-/// The most bytes that a rank stages at once for each other: half of a second-level cache, where two ranks find them when they
-/// read them. More ranks do without, for to meet more often would cost them more.
+/// The most bytes that a rank stages at once for each other rank: half of a second-level cache, where two ranks still
+/// find them when they read. More ranks have no such limit, because more chunks mean more meetings.
 pub(crate) const MOST_STAGED_BYTES: usize = 512 << 10;
-/// What is staged takes another place every time, within so many bytes of each half, if there are a few. Lines that have
-/// fallen out of a peer's second-level cache since it read them are written in half the time; further about, they would not be
-/// in this rank's own any more.
+/// Staged data rotates through this many bytes of each half. Lines that have left the peer's second-level cache since
+/// it read them are written in half the time; with more bytes they would leave this rank's own cache too.
 const MOVED_WITHIN_BYTES: usize = 1 << 20;
 const LEAST_PLACES: usize = 4;
-/// Less is not moved about: it stays in the nearest cache.
+/// Smaller data is not rotated: it stays in the nearest cache.
 const WORTH_MOVING_BYTES: usize = 4 << 10;
 
-/// The step counters of broadcasts in packets, and of what was staged at some place of the scratch.
+/// The step counters of packet broadcasts, and of staged data.
 const GIVEN: u32 = 2;
 const STAGED: u32 = 3;
 
-/// The packets of each of `ranks` ranks: one to every rank in both halves, and the ring.
+/// The packets of each rank: one to every rank in both halves, and the ring.
 #[inline]
 fn packets_of(ranks: usize) -> usize {
     2 * ranks + ring_packets(ranks)
@@ -329,19 +328,20 @@ pub(crate) fn members(me: Rank, ranks: u32) -> impl Iterator<Item = (Rank, usize
 pub(crate) struct Turn {
     /// My half of the scratch for this operation.
     pub(crate) slot: Shared,
-    /// My counter of the barrier: the barrier's own steps, one by one, since here a call more is felt.
+    /// My counter of the barrier. The steps of the barrier are called one by one, because another call would cost
+    /// measurable time here.
     arrivals: Signal,
     epoch: Epoch,
 }
 
 impl Turn {
-    /// Says that what I staged is ready. Once per operation.
+    /// Tells all ranks that my staged data is ready. Once per operation.
     #[inline(always)]
     pub(crate) fn arrive<C: Core>(&self, core: &C) -> impl Future<Output = Result<()>> {
         core.notify(self.arrivals, Notify::Set(self.epoch.into()))
     }
 
-    /// Waits until `peer` has arrived. An operation must wait for everybody before it ends (TEAM-4).
+    /// Waits until `peer` has arrived. An operation must wait for every rank before it ends (TEAM-4).
     #[flat]
     pub(crate) async fn wait_for<C: Core>(&self, core: &C, peer: Rank) -> Result<()> {
         if peer != self.arrivals.holder() {
@@ -351,14 +351,14 @@ impl Turn {
         Ok(())
     }
 
-    /// Arrives and waits for everybody.
+    /// Arrives and waits for every rank.
     #[flat]
     pub(crate) async fn meet<C: Core>(&self, core: &C) -> Result<()> {
         self.arrive(core).await?;
         self.wait_for_all(core).await
     }
 
-    /// Waits until everybody has arrived.
+    /// Waits until every rank has arrived.
     #[flat]
     pub(crate) async fn wait_for_all<C: Core>(&self, core: &C) -> Result<()> {
         core.wait_on(self.arrivals, 0..self.arrivals.ranks(), Compare::Ge, self.epoch)

@@ -40,7 +40,7 @@ const BLOCK: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Held {
     segment: Arc<Attached>,
-    /// The communicator it belongs to: the nonce of its segment.
+    /// The nonce of the communicator's segment: the communicator that this buffer belongs to.
     home: u64,
     span: Span,
 }
@@ -51,11 +51,11 @@ impl Held {
         Held { segment, home, span }
     }
 
-    /// Where this rank's elements are in this process.
+    /// The address of this rank's elements in this process.
     pub(crate) fn pointer(&self) -> *mut u8 {
         let mut mine = self.span;
         mine.rank = mine.me;
-        // It is in the window, and was made so; a dangling pointer is right for what has no elements.
+        // The region was made by this window. A dangling pointer is right for a buffer without elements.
         self.segment
             .resolve(&mine)
             .unwrap_or(std::ptr::without_provenance_mut(self.span.dtype.bytes()))
@@ -71,7 +71,7 @@ impl Held {
 
     /// Number of elements.
     pub(crate) fn len(&self) -> usize {
-        // It was a `usize` when it was allocated.
+        // The length was a `usize` when the buffer was allocated.
         usize::try_from(self.span.len).unwrap_or(usize::MAX)
     }
 
@@ -95,7 +95,7 @@ impl<T: Element> WindowBuffer<T> {
         self.held.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -182,7 +182,7 @@ impl<T: Element> WindowBuffer<T> {
         values
     }
 
-    /// The same value everywhere.
+    /// Sets all elements to `value`.
     pub fn fill(&mut self, value: T) {
         self.fill_with(|_| value);
     }
@@ -238,7 +238,7 @@ impl<T: Element> WindowBuffer<T> {
     }
 }
 
-/// Where elements to be read are.
+/// The elements that a call reads.
 #[derive(Debug)]
 pub enum Input<'a, T> {
     /// In this process's memory.
@@ -247,7 +247,7 @@ pub enum Input<'a, T> {
     Window(&'a WindowBuffer<T>),
 }
 
-/// Where elements to be written are.
+/// The elements that a call writes.
 #[derive(Debug)]
 pub enum Output<'a, T> {
     /// In this process's memory.

@@ -16,7 +16,7 @@ impl Communicator {
         self.station()?.all_reduce(data.output().into(), op, None)
     }
 
-    /// [`all_reduce`](Communicator::all_reduce) by the algorithm asked for, through the scratch.
+    /// [`all_reduce`](Communicator::all_reduce) by the given algorithm, through the scratch.
     ///
     /// # Errors
     /// As [`all_reduce`](Communicator::all_reduce); or if the algorithm cannot do it.
@@ -30,7 +30,7 @@ impl Communicator {
             .all_reduce(data.output().into(), op, Some(algorithm))
     }
 
-    /// `output[i]` becomes the reduction of everybody's `input[i]`, on every rank.
+    /// `output[i]` becomes the reduction of `input[i]` over all ranks, on every rank.
     ///
     /// # Errors
     /// As [`all_reduce`](Communicator::all_reduce).
@@ -44,7 +44,7 @@ impl Communicator {
             .all_reduce_into(input.input().into(), output.output().into(), op)
     }
 
-    /// `output` becomes everybody's `input`, one after the other in rank order.
+    /// `output` becomes the `input` of all ranks, in rank order.
     ///
     /// # Errors
     /// If `output` is not as long as everybody's `input` together; COMM-2.
@@ -58,7 +58,7 @@ impl Communicator {
     }
 
     /// Part `r` of `data` becomes what it is on rank `r`, on every rank: an [`all_gather`](Communicator::all_gather)
-    /// whose input is in its place already. Parts are as [`part_range`](ringwork_isa::part_range) says.
+    /// whose input is already in its place. [`part_range`](ringwork_isa::part_range) defines the parts.
     ///
     /// # Errors
     /// COMM-2.
@@ -66,7 +66,7 @@ impl Communicator {
         self.station()?.all_gather_in_place(data.output().into())
     }
 
-    /// `output` becomes this rank's part of the reduction of everybody's `input`.
+    /// `output` becomes this rank's part of the reduction of `input` over all ranks.
     ///
     /// # Errors
     /// If `input` is not as long as everybody's `output` together; COMM-2.
@@ -80,8 +80,9 @@ impl Communicator {
             .reduce_scatter(input.input().into(), output.output().into(), op)
     }
 
-    /// This rank's part of `data` becomes its reduction over all ranks; of the rest only in a window is it said
-    /// that it stays. Parts are as [`part_range`](ringwork_isa::part_range) says.
+    /// This rank's part of `data` becomes its reduction over all ranks. The other parts keep their values if `data`
+    /// is a window buffer; otherwise they are unspecified. [`part_range`](ringwork_isa::part_range) defines the
+    /// parts.
     ///
     /// # Errors
     /// COMM-2.
@@ -101,7 +102,7 @@ impl Communicator {
         self.station()?.broadcast(data.output().into(), root)
     }
 
-    /// `root`'s `data[i]` becomes its reduction over all ranks; the others' stays.
+    /// `root`'s `data[i]` becomes its reduction over all ranks; on the other ranks `data` does not change.
     ///
     /// # Errors
     /// If there is no such root; COMM-2.
@@ -114,7 +115,8 @@ impl Communicator {
         self.collective_in_place(Collective::Reduce, data, (op, root))
     }
 
-    /// `root`'s `output` becomes everybody's `input`, one after the other; the others' stays.
+    /// `root`'s `output` becomes the `input` of all ranks, in rank order; on the other ranks `output` does not
+    /// change.
     ///
     /// # Errors
     /// If there is no such root, or its `output` is not as long as all; COMM-2.
@@ -142,7 +144,7 @@ impl Communicator {
             .scatter(input.input().into(), output.output().into(), root)
     }
 
-    /// `output` becomes this rank's part of everybody's `input`, one after the other.
+    /// `output` becomes this rank's part of the `input` of all ranks, in rank order.
     ///
     /// # Errors
     /// If the two are not equally long, a multiple of the ranks; COMM-2.
@@ -164,8 +166,8 @@ impl Communicator {
         self.station()?.all_to_all_in_place(data.output().into())
     }
 
-    /// `output` becomes what everybody sends to this rank, one after the other: `sends[r]` elements of `input`, in
-    /// order, go to rank `r`, and `receives[r]` come from it. The counts are compared between all ranks first.
+    /// `output` becomes the elements that all ranks send to this one, in rank order: `sends[r]` elements of `input`,
+    /// in order, go to rank `r`, and `receives[r]` come from it. The counts are compared between all ranks first.
     ///
     /// # Errors
     /// On every rank, if one's `receives` is not what another `sends`; if the counts do not fit the buffers; COMM-2.
@@ -258,7 +260,7 @@ impl Station {
         self.check_home("all_to_all_v", input.home())?;
         self.check_home("all_to_all_v", output.home())?;
         let problem = counts_problem((input.len(), sends), (output.len(), receives), self.size());
-        // What is wrong here is told to all in place of the counts, so that nobody waits for this rank.
+        // If the arguments of this rank are wrong, it sends that instead of its counts, so that no rank waits for it.
         let word = |count: &usize| {
             if problem.is_some() {
                 -1

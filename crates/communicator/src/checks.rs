@@ -1,4 +1,4 @@
-//! What a call checks before anything is done, in the words of who called.
+//! The checks of a call's arguments before it begins.
 
 use crate::error::{Error, Result};
 use crate::station::Station;
@@ -15,7 +15,7 @@ impl Station {
         Err(Error::arguments(call, problem))
     }
 
-    /// Typed callers cannot get this wrong.
+    /// The typed calls cannot get this wrong.
     #[inline]
     pub(crate) fn check_dtypes(&self, call: &'static str, input: Dtype, output: Dtype) -> Result<()> {
         if input == output {
@@ -56,7 +56,7 @@ impl Station {
             .ok_or_else(|| Error::arguments(call, "more elements than can be counted"))
     }
 
-    /// `buffer` is the one whose length is wrong if they do not fit.
+    /// `buffer` is the name of the one whose length is wrong.
     pub(crate) fn same(&self, call: &'static str, buffer: &str, got: usize, wanted: usize) -> Result<()> {
         if got == wanted {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Choosing a way: what the user asked for, else what the table says.
+//! Choosing an algorithm: what the user asked for, else what the table says.
 
 use crate::error::{Error, Result};
 #[cfg(feature = "ccl")]
@@ -11,15 +11,15 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 
-/// What the user has said about choosing: the same on every rank, or calls will not fit together.
+/// The user's settings for choosing. They must be the same on every rank, or the ranks choose differently.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     /// The rows of the file, if there is one, then those of the built-in table.
     table: Table,
-    /// The file, and how many rows are from it.
+    /// The file, and the number of rows from it.
     file: Option<(String, usize)>,
     asked: Vec<(Collective, Algorithm)>,
-    /// Whether to say on stderr what was chosen, and why.
+    /// Whether to print on stderr what was chosen, and why.
     debug: bool,
 }
 
@@ -58,7 +58,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Reads a `ccl.yaml`: an algorithm that it names for a collective is asked for; its choices come before the built-in
+    /// Reads a `ccl.yaml`. An algorithm that it names for a collective is used; its choices come before the built-in
     /// ones.
     #[cfg(feature = "ccl")]
     fn read_file(&mut self, path: &str) -> std::result::Result<(), String> {
@@ -90,7 +90,7 @@ impl Rules {
         Err("this program was built without the feature `ccl`, which reads such files".into())
     }
 
-    /// Where a row is, counted from 1.
+    /// The number of the row, from 1.
     fn place(&self, row: usize) -> String {
         match &self.file {
             Some((file, rows)) if row <= *rows => format!("row {row} of {file}"),
@@ -109,28 +109,28 @@ fn index_of(operation: Collective) -> Option<usize> {
     Collective::ALL.iter().position(|known| *known == operation)
 }
 
-/// The rules for one communicator, ready to look up.
+/// The rules of one communicator, prepared for lookup.
 #[derive(Debug)]
 pub(crate) struct Chooser {
     rules: Arc<Rules>,
     me: u32,
     ranks: u32,
-    /// How many of the ranks can run at once, the same on every rank.
+    /// How many of the ranks can run at the same time. The same on every rank.
     cores: u32,
-    /// For each of [`Collective::ALL`]: the most bytes, the way, and the row it is from, counted from 1.
+    /// For each of [`Collective::ALL`]: the most bytes, the algorithm, and the number of its row, from 1.
     columns: [Vec<(u64, Algorithm, usize)>; Collective::ALL.len()],
-    /// The last choice, for programs that make the same call again.
+    /// The last choice, for programs that repeat a call.
     last: Cell<Option<(Call, Algorithm)>>,
-    /// What was said already.
+    /// The choices that were printed already.
     said: RefCell<BTreeSet<(usize, Algorithm, u32)>>,
-    /// For each of [`Collective::ALL`]: what is asked for instead.
+    /// For each of [`Collective::ALL`]: the algorithm that the program has set.
     asked: [Option<(Algorithm, Why)>; Collective::ALL.len()],
 }
 
-/// What is chosen for: operation, bytes, and whether the data is in the window.
+/// The facts of a choice: collective, bytes, and whether the data is in the window.
 type Call = (Collective, u64, bool);
 
-/// Why a way was chosen.
+/// Why an algorithm was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// `RINGWORK_ALGO` says so.
@@ -166,12 +166,12 @@ impl Chooser {
         }
     }
 
-    /// How many of the ranks can run at once, the same on every rank.
+    /// How many of the ranks can run at the same time. The same on every rank.
     pub(crate) fn cores(&self) -> u32 {
         self.cores
     }
 
-    /// From now on `operation` is done this way, or as the rules say.
+    /// Sets the algorithm of `operation`; `None` returns to the rules.
     ///
     /// # Errors
     /// What there is instead.
@@ -189,9 +189,8 @@ impl Chooser {
         Ok(())
     }
 
-    /// The way to do `operation` with `bytes` of data that is in the window or not.
-    ///
-    /// Exact unless the user asked otherwise.
+    /// The algorithm for `operation` with `bytes` of data, in the window or not. Exact unless the user asked
+    /// otherwise.
     #[inline]
     pub(crate) fn choose(&self, operation: Collective, bytes: u64, in_window: bool) -> Algorithm {
         let call = (operation, bytes, in_window);
@@ -231,7 +230,7 @@ impl Chooser {
 
     #[cold]
     fn say(&self, operation: Collective, bytes: u64, in_window: bool, (way, why): (Algorithm, Why)) {
-        // Once for every choice and power of two: a loop of calls says it once.
+        // Printed once for every choice and power of two, not for each call of a loop.
         let size = bytes.checked_ilog2().map_or(0, |log| log + 1);
         if !self.said.borrow_mut().insert((operation as usize, way, size)) {
             return;
@@ -250,7 +249,7 @@ impl Chooser {
             self.ranks.div_ceil(self.cores),
             operation.name(),
         );
-        // In one piece, for other ranks write there too; who closed it does not want to know.
+        // One write, because other ranks write to the same place. If stderr is closed, nobody wants the message.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }

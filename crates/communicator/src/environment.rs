@@ -1,4 +1,4 @@
-//! Who this process is, according to whoever started it.
+//! The rank and size of this process, from the variables that its starter has set.
 
 use crate::error::{Error, Result, parse_duration};
 use ringwork_isa::{MAX_RANKS, Rank};
@@ -19,11 +19,11 @@ struct Starter {
     name: &'static str,
     rank: &'static str,
     size: &'static str,
-    /// Together they tell this job from others; those that are not set count as empty.
+    /// Together they identify the job. Variables that are not set count as empty.
     job: &'static [&'static str],
 }
 
-/// In this order: a more particular starter inside a more general one wins.
+/// The order matters: a specific starter inside a general one wins.
 const STARTERS: [Starter; 5] = [
     Starter {
         name: "ringwork",
@@ -61,11 +61,11 @@ const STARTERS: [Starter; 5] = [
     },
 ];
 
-/// How long an operation may take unless said otherwise.
+/// The default limit of an operation.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Environment {
-    /// Reads it from variables; `get` is `std::env::var` but for tests.
+    /// Reads the variables; `get` is `std::env::var`, except in tests.
     pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Environment> {
         let timeout = timeout(&get)?;
         let Some(starter) = STARTERS
@@ -148,7 +148,7 @@ pub(crate) fn check_encoding() -> Result<()> {
     Ok(())
 }
 
-/// How long an operation may take, according to `RINGWORK_TIMEOUT`.
+/// The limit of an operation, from `RINGWORK_TIMEOUT`.
 pub(crate) fn timeout(get: impl Fn(&str) -> Option<String>) -> Result<Duration> {
     match get("RINGWORK_TIMEOUT") {
         None => Ok(DEFAULT_TIMEOUT),

@@ -1,19 +1,20 @@
 //! A caller's buffers with their element type as a value.
 //!
-//! The calls of a [`Communicator`](crate::Communicator) are generic and thin. What they do is compiled once, in this crate.
+//! The calls of a [`Communicator`](crate::Communicator) are generic and thin. Their implementation is compiled once,
+//! in this crate.
 
 use crate::buffer::{Held, Input, Output};
 use ringwork_isa::{Dtype, Element};
 use ringwork_native::{LentBytes, LentBytesMut};
 
-/// Where elements of some type are that a call reads.
+/// The elements that a call reads; their type is a value.
 pub(crate) enum AnyInput<'a> {
     /// Bytes of this process's memory, aligned for the type.
     Own(Dtype, LentBytes<'a>),
     Window(&'a Held),
 }
 
-/// Where elements of some type are that a call writes.
+/// The elements that a call writes; their type is a value.
 pub(crate) enum AnyOutput<'a> {
     /// Bytes of this process's memory, aligned for the type.
     Own(Dtype, LentBytesMut<'a>),

@@ -18,7 +18,7 @@ pub enum Error {
         "this process is no rank: {missing}; start it with `ringwork launch -n 4 -- PROGRAM`, torchrun, mpirun or srun"
     )]
     NoEnvironment {
-        /// What was looked for and not found.
+        /// The variables that are missing.
         missing: String,
     },
     /// An environment variable that makes no sense.
@@ -26,7 +26,7 @@ pub enum Error {
     BadEnvironment {
         /// Which.
         name: String,
-        /// What it holds.
+        /// Its value.
         value: String,
         /// What is wrong with it.
         problem: String,
@@ -54,9 +54,9 @@ pub enum Error {
     /// Some ranks did not come.
     #[error("rank {me}: {call} got no further in {after_ms} ms; {}", describe(missing))]
     Deadline {
-        /// Who waited.
+        /// The rank that waited.
         me: Rank,
-        /// In which call.
+        /// The call.
         call: String,
         /// How long.
         after_ms: u128,
@@ -66,9 +66,9 @@ pub enum Error {
     /// A rank died, in this call or before it.
     #[error("rank {rank} died ({cause}); rank {me} was in {call}; shrink, and go on without it")]
     Died {
-        /// Who noticed.
+        /// The rank that reports it.
         me: Rank,
-        /// Who died; of several, the first.
+        /// The dead rank; if several died, the first.
         rank: Rank,
         /// How it ended.
         cause: String,
@@ -78,9 +78,9 @@ pub enum Error {
     /// The rank at the other end has dropped its communicator.
     #[error("rank {rank} has left: it dropped its communicator; rank {me} was in {call}")]
     Left {
-        /// Who waited.
+        /// The rank that waited.
         me: Rank,
-        /// Who left.
+        /// The rank that left.
         rank: Rank,
         /// The call that failed.
         call: String,
@@ -88,14 +88,14 @@ pub enum Error {
     /// A rank aborted the communicator, or gave up waiting.
     #[error("{reason} (rank {me} was in {call})")]
     Aborted {
-        /// Who noticed.
+        /// The rank that reports it.
         me: Rank,
-        /// Who aborted, and why.
+        /// The rank that aborted, and why.
         reason: String,
         /// The call that failed.
         call: String,
     },
-    /// The thread that makes non-blocking calls cannot be had, or is lost.
+    /// The thread for non-blocking calls could not be started, or has ended.
     #[error("the thread for non-blocking calls: {0}")]
     Worker(#[source] std::io::Error),
     /// A collective failed: ranks disagree.
@@ -118,7 +118,7 @@ fn describe(missing: &[(Rank, String)]) -> String {
 }
 
 impl Error {
-    /// The rank whose death caused this, if that is what it was.
+    /// The dead rank, if a death caused this error.
     #[must_use]
     pub fn dead_rank(&self) -> Option<Rank> {
         match self {
@@ -127,7 +127,7 @@ impl Error {
         }
     }
 
-    /// The worker ended without an answer: a bug of ours, if not of the allocator.
+    /// The worker ended without an answer: a bug of ours, or no memory.
     pub(crate) fn lost() -> Error {
         Error::Worker(std::io::Error::other("it ended without an answer"))
     }

@@ -7,21 +7,21 @@ use ringwork_native::segment::{Attached, Layout};
 use std::sync::Arc;
 
 impl Communicator {
-    /// A segment of all ranks, which rank 0 makes. A collective call.
+    /// A segment for all ranks, created by rank 0. A collective call.
     pub(crate) fn share(&self, what: &str, plan: impl FnOnce() -> Result<Layout>) -> Result<Attached> {
         let make = || Ok(Attached::create(what, plan()?)?);
         self.hand_out(0, make)
     }
 
-    /// Hands the segment that rank `leader` makes to those who name it. A collective call of all ranks: each takes
-    /// part in the group that it is in. All succeed, or all fail.
+    /// Distributes the segment that rank `leader` creates to the ranks that name it as their leader. A collective
+    /// call of all ranks: each takes part in its own group. All succeed, or all fail.
     fn hand_out(&self, leader: u32, make: impl FnOnce() -> Result<Attached>) -> Result<Attached> {
         let mut made = (leader == self.rank()).then(make).transpose();
         let offered = match &made {
             Ok(Some(segment)) => self.attendant.offer(segment).map(Some),
             _ => Ok(None),
         };
-        // Dropped, and so withdrawn, on every way out of here.
+        // Dropped on every path out of here, which withdraws the offer.
         let offer = offered.unwrap_or_else(|error| {
             made = Err(error.into());
             None
@@ -40,13 +40,12 @@ impl Communicator {
                 Ok(self.attendant.fetch(leader, nonce, self.timeout)?)
             }
         });
-        // Nobody goes on, or withdraws an offer, before everybody has taken it or failed to.
+        // No rank continues, or withdraws an offer, before all have taken it or failed to.
         let mut well = [i32::from(outcome.is_ok())];
         self.all_reduce(&mut well, ReduceOp::Min)?;
         drop(offer);
         if well == [0] {
-            // If the leader died before it could hand it out, this is what says so: it may have said before that
-            // all was well with it.
+            // Fails if the leader died before it handed out the segment. It may have reported success before.
             self.barrier()?;
             let problem = "another rank could not map the memory, so nobody has it";
             return Err(outcome
@@ -130,14 +129,14 @@ impl Communicator {
         Ok(inside.then_some(made))
     }
 
-    /// A working communicator of the ranks that are still alive, in the same order. A call of all survivors,
-    /// after a call failed because a rank died (or was aborted for another reason). Ranks that die meanwhile are
-    /// left out too.
+    /// A working communicator of the ranks that are still alive, in the same order. All survivors call it, after a
+    /// call failed because a rank died (or was aborted for another reason). Ranks that die meanwhile are left out
+    /// too.
     ///
     /// # Errors
     /// If a survivor does not come in time.
     pub fn shrink(&self) -> Result<Communicator> {
-        // Those who have not noticed yet are freed from whatever they wait in.
+        // Frees the ranks that have not noticed yet from their waits.
         self.abort("shrinking");
         let nonce = self.home.layout().nonce;
         let number = Segment(self.fresh_segment().saturating_add(1 << 16));
@@ -148,8 +147,8 @@ impl Communicator {
         loop {
             let (survivors, home) = self.attendant.regroup(nonce, &self.members, self.timeout, make)?;
             let rest = self.successor(home, &survivors)?;
-            // All who arrive in this meeting leave it, or nobody does: so the survivors agree (see `regroup`). One
-            // that fails it comes again: at most once for each rank that dies.
+            // Either all ranks that arrive in this meeting leave it, or none does, so the survivors agree (see
+            // `regroup`). A rank for which it fails comes again: at most once for each death.
             match rest.barrier() {
                 Ok(()) => return Ok(rest),
                 Err(Error::Died { .. }) => {}

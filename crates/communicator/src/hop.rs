@@ -1,7 +1,7 @@
-//! The way of one cache line from core to core, measured: what every small collective pays.
+//! Measures one hop: the time that a cache line takes from core to core, which every small collective pays.
 //!
-//! On a virtual machine it changes within seconds by a factor of four, as the host moves the cores about: a
-//! measurement that does not say what it was is noise.
+//! On a virtual machine it changes within seconds by a factor of four, as the host moves the cores: without it, other
+//! measurements cannot be compared.
 
 use crate::Communicator;
 use crate::error::Result;
@@ -17,22 +17,22 @@ pub struct HopProbe {
     cells: Attached,
     signals: Signals,
     home: Arc<Attached>,
-    /// How often it has measured.
+    /// The number of measurements so far.
     measured: u32,
 }
 
 const BATCHES: u32 = 20;
 const EXCHANGES: u32 = 20;
-/// Looks before the core is given away: the other may share it.
+/// Polls before the core is yielded: the other rank may share it.
 const LOOKS: u32 = 3000;
-/// Numbers of one measurement: its exchanges, and one that says "I have left".
+/// Numbers of one measurement: its exchanges, and one for "I have left".
 const NUMBERS: u32 = 1 << 12;
 const LEFT: u32 = NUMBERS - 1;
-/// Ranks that share a core hand it to each other with every exchange: no batch begins after this.
+/// Ranks that share a core switch at every exchange: no batch begins after this time.
 const LIMIT: Duration = Duration::from_millis(20);
 
 impl Communicator {
-    /// What measures hops between ranks 0 and 1. A collective call.
+    /// Creates a probe of hops between ranks 0 and 1. A collective call.
     ///
     /// # Errors
     /// COMM-2; or if there is no memory.
@@ -61,8 +61,8 @@ impl Communicator {
 
 impl HopProbe {
     /// The time of one hop: the best of 20 batches of 20 exchanges, each rank writing its own cell and waiting for
-    /// the other's. Ranks 0 and 1 must call it together, right after a barrier; for others, and if the peer is
-    /// dead, there is nothing to measure.
+    /// the other's. Ranks 0 and 1 must call it together, right after a barrier. `None` on other ranks, and if the
+    /// peer is dead.
     pub fn measure(&mut self) -> Option<Duration> {
         let me = self.signals.me;
         if me.0 > 1 || self.signals.ranks < 2 {
@@ -71,7 +71,7 @@ impl HopProbe {
         let mine = self.signals.at(0).ok()?;
         let theirs = mine.on(Rank(1 - me.0)).ok()?;
         let (mine, theirs) = (self.cells.signal(&mine)?, self.cells.signal(&theirs)?);
-        // Larger than every number of the measurement before, what it said last included.
+        // Larger than every number of the earlier measurement, including its last one.
         let base = self.measured.wrapping_mul(NUMBERS);
         self.measured = self.measured.wrapping_add(1);
         let (begin, mut best, mut number) = (Instant::now(), None, base);
@@ -83,7 +83,7 @@ impl HopProbe {
                 let mut looks = 0;
                 loop {
                     let seen = theirs.load().cast_unsigned();
-                    // One leaves at the end of a batch, whose last number it has then reached.
+                    // A rank leaves at the end of a batch, whose last number it has then reached.
                     if seen == base.wrapping_add(LEFT) && exchange < EXCHANGES {
                         return best;
                     }

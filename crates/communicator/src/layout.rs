@@ -1,4 +1,4 @@
-//! What lies where in a communicator's segment, the same on every rank.
+//! The layout of a communicator's segment, the same on every rank.
 
 use crate::error::Result;
 use ringwork_collectives::domain::packet_bytes;
@@ -7,19 +7,19 @@ use ringwork_isa::{Barrier, Dtype, Rank, SIGNAL_STRIDE_BYTES, Segment, Shared, S
 use ringwork_native::memory::PAGE_BYTES;
 use ringwork_native::segment::Layout;
 
-/// Cells of every rank: the barrier, the steps of a team, the call under way, and for every rank two counters of
-/// what was sent to it and what was taken from it.
+/// The cells of each rank: the barrier, the steps of a team, the call in progress, and for every rank two counters of
+/// the chunks sent to it and taken from it.
 const MEET: u32 = 0;
 const STEPS: u32 = 1;
 const CALLS: u32 = STEPS + Team::STEP_CELLS;
 const COUNTERS: u32 = CALLS + 1;
 
-/// The least and the most bytes of each rank's scratch, both halves, and of all ranks' together if there are few. What is staged
-/// is moved about in it, but every rank is made to wait for its pages when it joins.
+/// The least and the most bytes of scratch of a rank, both halves, and the most of all ranks together. Staged data
+/// rotates through it, but each rank waits for its pages when it joins.
 const LEAST_SCRATCH_BYTES: u64 = 2 << 20;
 const MOST_SCRATCH_BYTES: u64 = 4 << 20;
 const SCRATCHES_BYTES: u64 = 8 << 20;
-/// The most bytes for what is on its way to one rank, both halves, and to all of them.
+/// The most bytes in flight to one rank, both halves, and to all of them.
 const SLOT_BYTES: u64 = 64 << 10;
 const SLOTS_BYTES: u64 = 1 << 20;
 
@@ -65,7 +65,7 @@ pub(crate) fn plan_buffer(segment: Segment, ranks: u32, bytes: u64) -> Result<La
     Ok(Layout::windows(segment, ranks, 0, bytes).map_err(ringwork_native::Error::from)?)
 }
 
-/// `len` elements, `offset` bytes into the data of every rank, seen from `me`.
+/// `len` elements, `offset` bytes into the data of every rank, with `me` as the own rank.
 #[inline]
 pub(crate) fn region(layout: &Layout, me: Rank, dtype: Dtype, (offset, len): (u64, u64)) -> Shared {
     Shared::of_span(Span {
@@ -81,12 +81,12 @@ pub(crate) fn region(layout: &Layout, me: Rank, dtype: Dtype, (offset, len): (u6
     })
 }
 
-/// A communicator's segment, seen from one rank.
+/// A communicator's segment, from the view of one rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) layout: Layout,
     pub(crate) me: Rank,
-    /// Found once: every call needs them.
+    /// Looked up once, because every call needs them.
     packet_area_bytes: u64,
     scratch_at: u64,
     scratch_bytes: u64,
@@ -121,7 +121,7 @@ impl Place {
         Barrier::new(self.signals(MEET, 1))
     }
 
-    /// The counters that tell how far a rank has got in a collective call.
+    /// The counters that show how far a rank is in a collective call.
     pub(crate) fn progress(&self) -> Signals {
         self.signals(MEET, CALLS - MEET)
     }
@@ -140,7 +140,7 @@ impl Place {
         )
     }
 
-    /// The room for packets.
+    /// The memory for packets.
     #[inline]
     pub(crate) fn packets(&self) -> Shared<i64> {
         let words = self.region(Dtype::I64, 0, self.packet_area_bytes);
@@ -155,7 +155,7 @@ impl Place {
         Team::with_all(scratch, self.meet(), self.signals(STEPS, CALLS - STEPS), packets)
     }
 
-    /// What is on its way between two ranks, for elements of type `dtype`.
+    /// The memory for data in flight between two ranks, for elements of type `dtype`.
     pub(crate) fn post(&self, dtype: Dtype) -> Result<Post> {
         let ranks = self.layout.ranks;
         let labels = self.region(Dtype::I64, labels_at(ranks), Post::label_words(ranks) as u64 * 8);

@@ -1,10 +1,11 @@
-//! Turning what a caller gave into what a kernel takes: own memory is lent to the core, a window's is its region.
+//! Turns the arguments of a call into the operands of a kernel: own memory is borrowed by the core, window memory is
+//! its region.
 
 use crate::erased::{AnyInput, AnyOutput};
 use ringwork_isa::{Core, In, InOut, Out, Result, Shared};
 use ringwork_native::NativeCore;
 
-/// Copies unless there is nothing to copy.
+/// Copies, unless source and destination are the same.
 pub(crate) async fn copy(core: &NativeCore, to: Shared, from: In) -> Result<()> {
     if from.is_empty() {
         return Ok(());

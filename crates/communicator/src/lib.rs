@@ -18,7 +18,7 @@
 //! - **COMM-1 (in step).** Every rank makes the same calls in the same order. A call carries its fingerprint;
 //!   ranks that disagree both get an error that names both calls.
 //! - **COMM-2 (ends).** Every call ends: done, a peer died or left, aborted, or the deadline passed.
-//! - **COMM-3 (exact).** The same bits on every rank, whatever the size and the way it was done; but for what the
+//! - **COMM-3 (exact).** The same bits on every rank, whatever the size and the algorithm; except for what the
 //!   caller asked to be done otherwise.
 //! - **COMM-4 (in order).** Calls are made in the order in which the program begins them, pending or not.
 //!
@@ -67,12 +67,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use worker::Worker;
 
-/// A group of ranks that make collective calls together.
-///
-/// Dropping it waits for the calls that are pending, and tells the other ranks, whose calls then fail.
+/// A group of ranks that make collective calls together. Dropping it waits for pending calls, and tells the other
+/// ranks, whose next calls then fail.
 #[derive(Debug)]
 pub struct Communicator {
-    /// `None` while the worker has it.
+    /// `None` while the worker owns it.
     station: RefCell<Option<Box<Station>>>,
     worker: RefCell<Option<Worker>>,
     home: Arc<Attached>,
@@ -80,7 +79,7 @@ pub struct Communicator {
     members: Vec<Peer>,
     attendant: Arc<Attendant>,
     rules: Arc<Rules>,
-    /// Numbers for segments, of this communicator and of those split from it.
+    /// Numbers for new segments, of this communicator and of those split from it.
     segments: Cell<u32>,
     timeout: Duration,
 }
@@ -103,7 +102,8 @@ impl Communicator {
             timeout,
         } = Environment::read(get)?;
         let rules = Arc::new(Rules::read(get)?);
-        // An address of its own for every time, or who comes for the second finds the door of the first.
+        // A separate address for each join. Otherwise a rank that joins for the second time finds the socket of the
+        // first.
         let rendezvous = format!("{rendezvous}-{}", JOINED.fetch_add(1, Ordering::Relaxed));
         Communicator::meet(&rendezvous, rank, size, rules, timeout)
     }
@@ -140,7 +140,7 @@ impl Communicator {
         let (members, home) = attendant.meet(rendezvous, rank, size, timeout, make)?;
         attendant.watch(&members)?;
         let comm = Communicator::on(home, rank, members, attendant, rules, timeout)?;
-        // Nobody goes on, and perhaps ends, before everybody watches everybody.
+        // No rank continues, or even ends, before all ranks watch all others.
         comm.barrier()?;
         Ok(comm)
     }
@@ -216,13 +216,13 @@ impl Communicator {
         self.station()?.chooser.ask(collective, algorithm)
     }
 
-    /// Ends every call in this communicator, on every rank, now and later; also those that are pending.
+    /// Ends every call in this communicator, on every rank, now and later, including pending calls.
     pub fn abort(&self, reason: &str) {
         let reason = format!("rank {} aborted: {reason}", self.rank());
         self.home.raise(&Alarm { dead: None, reason });
     }
 
-    /// What makes the calls, when it has made those that are pending.
+    /// The station, after all pending calls.
     #[inline]
     fn station(&self) -> Result<RefMut<'_, Station>> {
         if self.station.borrow().is_none() {
@@ -269,7 +269,7 @@ impl Communicator {
     }
 }
 
-/// Errors inside a callback of the platform are the platform's.
+/// Errors inside a callback of the platform belong to the platform.
 fn platform(error: Error) -> ringwork_native::Error {
     match error {
         Error::Platform(error) => error,

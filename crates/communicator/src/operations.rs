@@ -49,7 +49,7 @@ impl Station {
         )
     }
 
-    /// Through the scratch; in two phases if the algorithm that was asked for is for data in the window.
+    /// Through the scratch; in two phases if the requested algorithm is for data in the window.
     fn all_reduce_staged(
         &self,
         core: &NativeCore,
@@ -82,7 +82,7 @@ impl Station {
         core.run(packet(core, self.team(x.dtype()), x, y, op))
     }
 
-    /// In a function of its own, as flat as that in packets: together each would be slower for the other.
+    /// A function of its own, flat like that for packets: in one function, each would slow the other down.
     #[inline(never)]
     fn all_reduce_in_window(
         &self,
@@ -114,7 +114,7 @@ impl Station {
             output if way == Algorithm::Packet => self.staged(reducing, input, output, |core, x, y| {
                 self.all_reduce_into_in_packets(core, x, y, op)
             }),
-            // In the window, after one copy to where it shall be.
+            // In the window, after one copy to the place of the result.
             AnyOutput::Window(held) if way.needs_window() => self.call(reducing, |core| {
                 with_input(core, input, |x| core.run(copy(core, held.region(), x)))?;
                 self.all_reduce_in_window(core, held, op, way)
@@ -125,7 +125,7 @@ impl Station {
         }
     }
 
-    /// Once, and not for each of the places that input and output may be in.
+    /// Compiled once, and not for each combination of places of input and output.
     #[inline(never)]
     fn all_reduce_into_in_packets(&self, core: &NativeCore, x: In, y: Out, op: ReduceOp) -> CoreResult<()> {
         self.all_reduce_in_packets(core, x, y, op)
@@ -572,7 +572,7 @@ impl Station {
     }
 }
 
-/// What all ranks must agree on; `way` if there is a choice.
+/// The fingerprint, which all ranks must agree on; with the algorithm if there was a choice.
 fn fingerprint(
     operation: impl Into<Operation>,
     dtype: Dtype,

@@ -1,7 +1,6 @@
 //! Non-blocking calls: begun now, waited for later.
 //!
-//! A call takes its buffers by value and gives them back when it is waited for. Blocking calls made meanwhile
-//! come after all that are pending.
+//! A call takes its buffers by value; `wait` gives them back. A blocking call is made after all pending ones.
 //!
 //! ```no_run
 //! # use ringwork_communicator::{Communicator, Error};
@@ -24,10 +23,8 @@ use ringwork_isa::{Element, ReduceOp};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::Duration;
 
-/// A call that was begun, and the buffers that it has.
-///
-/// Dropping it abandons the result, not the call: that is made in its turn all the same, as the other ranks
-/// count on it, and the buffers are freed when it is done.
+/// A call in progress, with its buffers. Dropping it abandons the result but not the call, which other ranks count
+/// on: it is made in its turn, and the buffers are freed when it is done.
 #[must_use = "the buffers come back from `wait`"]
 #[derive(Debug)]
 pub struct Pending<D> {
@@ -107,7 +104,7 @@ impl Communicator {
             }
             worker.run(Box::new(move |station| {
                 let outcome = work(station, &mut data).map(|()| part(data));
-                // Nobody may want to know any more.
+                // The receiver may be gone: the handle was dropped.
                 let _ = done.send(outcome);
                 then();
             }));
@@ -180,8 +177,8 @@ impl Communicator {
 
     /// Begins a [`send`](Communicator::send).
     ///
-    /// Calls are made in order, also those between two ranks: two ranks that both begin a long send to each other
-    /// and then a receive wait in a circle. Use [`exchange`](Communicator::exchange) for that.
+    /// Calls are made in order, also those between two ranks. If two ranks each begin a long send to the other and
+    /// then a receive, they deadlock. Use [`exchange`](Communicator::exchange) for that.
     pub fn send_start<T: Element, S: Source<T> + Send + 'static>(&self, data: S, to: u32) -> Pending<S> {
         self.begin(data, move |station, data| station.send(data.input().into(), to))
     }

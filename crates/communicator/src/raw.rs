@@ -1,6 +1,6 @@
 //! Buffers whose element type is a value, and whose memory another language owns.
 //!
-//! A binding describes what a call shall do as a [`Call`] and its data as [`Operands`], and makes the call with
+//! A binding describes a call as a [`Call`] and its data as [`Operands`], and makes the call with
 //! [`Communicator::call`](crate::Communicator::call) or begins it with
 //! [`Communicator::begin_call`](crate::Communicator::begin_call).
 //!
@@ -20,7 +20,7 @@
 //!
 //! # Invariants
 //! - **RAW-1 (mapped).** The bytes of a [`RawBuffer`] are mapped, and no Rust reference to them is used, as long as the
-//!   `RawBuffer` exists. Whoever makes one vouches for that; a pending call has its operands, and drops them before the
+//!   `RawBuffer` exists. The caller that makes one guarantees that; a pending call has its operands, and drops them before the
 //!   owner that came with them.
 //! - **RAW-2 (apart).** What a call reads and what it writes are the same bytes, where the call can be made in place, or
 //!   have no byte in common.
@@ -34,7 +34,7 @@ use ringwork_native::{LentBytes, LentBytesMut};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Elements of which there is an address, a type and a number.
+/// Elements given by an address, a type and a number.
 #[derive(Debug)]
 pub struct RawBuffer {
     dtype: Dtype,
@@ -43,7 +43,7 @@ pub struct RawBuffer {
     writable: bool,
 }
 
-// SAFETY: it is an address. What it points to is the business of whoever made it (RAW-1), which does not speak of threads.
+// SAFETY: it is an address. Its maker answers for the memory behind it (RAW-1), on whichever thread.
 unsafe impl Send for RawBuffer {}
 // SAFETY: as above; a shared `RawBuffer` gives out the same address.
 unsafe impl Sync for RawBuffer {}
@@ -66,10 +66,9 @@ impl RawBuffer {
     }
 }
 
-/// Elements in the communicator's window, of a type that is a value; see [`WindowBuffer`](crate::WindowBuffer).
-///
-/// A clone is another handle to the same memory, which is there until the last is dropped, also when the communicator is
-/// gone.
+/// Elements in the communicator's window, with a type that is a value; see [`WindowBuffer`](crate::WindowBuffer). A
+/// clone is another handle to the same memory, which lives until the last handle is dropped, even if the communicator
+/// is gone.
 #[derive(Clone, Debug)]
 pub struct AnyWindow(Arc<Held>);
 
@@ -90,21 +89,21 @@ impl AnyWindow {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where this rank's elements are. Peers write them during calls, and between calls nobody does (WIN-2): a reader that
-    /// looks during a call sees old values, new ones, or some of each.
+    /// The address of this rank's elements. Peers write them during calls and never between calls (WIN-2). A read
+    /// during a call returns old values, new ones, or a mix.
     #[must_use]
     pub fn pointer(&self) -> *mut u8 {
         self.0.pointer()
     }
 }
 
-/// What a call reads or writes.
+/// One operand of a call.
 #[derive(Debug)]
 pub enum Operand {
     /// In memory of this process.
@@ -197,7 +196,7 @@ impl Operands {
         }
     }
 
-    /// Data that is only read: a send, a gather on a rank that is not the root.
+    /// Data that is only read: of a send, or of a gather on a rank that is not the root.
     #[must_use]
     pub fn reading(data: impl Into<Operand>) -> Operands {
         let input = Some(data.into());
@@ -248,7 +247,7 @@ impl Operands {
         }
     }
 
-    /// Whether the call is to be made in place: there is one buffer, or both are the same.
+    /// Whether the call is in place: it has one buffer, or both are the same.
     pub(crate) fn are_one(&self) -> bool {
         self.same || self.input.is_none()
     }
@@ -258,7 +257,7 @@ impl Operands {
     }
 }
 
-/// What a call does; as the method of [`Communicator`](crate::Communicator) with that name.
+/// A call, as the method of [`Communicator`](crate::Communicator) with that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are what the methods' parameters are")]
 #[non_exhaustive]

@@ -1,5 +1,4 @@
-//! The station: what makes the calls of a communicator. It is in one place at a time: with the communicator, or
-//! with its worker while calls are pending.
+//! The station makes the calls of a communicator. The communicator owns it; while calls are pending, its worker does.
 
 use crate::choose::Chooser;
 use crate::error::{Error, Result};
@@ -24,10 +23,10 @@ pub(crate) struct Station {
     pub(crate) home: Arc<Attached>,
     pub(crate) place: Place,
     pub(crate) chooser: Chooser,
-    /// The room for packets, and the ring of broadcasts.
+    /// The memory for packets, and the ring of broadcasts.
     pub(crate) room: Room,
     pub(crate) ring: Ring,
-    /// The number of the next collective call.
+    /// The sequence number of the next collective call.
     sequence: Cell<u32>,
     timeout: Duration,
 }
@@ -74,13 +73,13 @@ impl Station {
         self.core.set_wait_observer(observer);
     }
 
-    /// Makes a window buffer's segment known, and forgets those that nobody has any more.
+    /// Attaches a window buffer's segment, and detaches the segments without handles.
     pub(crate) fn attach(&mut self, segment: Arc<Attached>) {
         self.core.detach_unused();
         self.core.attach(segment);
     }
 
-    /// Makes a collective call: everything between entering and leaving carries its fingerprint.
+    /// Makes a collective call. All signals between entering and leaving carry its fingerprint.
     pub(crate) fn call(
         &self,
         describe: impl FnOnce(u32) -> Fingerprint,
@@ -89,7 +88,7 @@ impl Station {
         let sequence = self.sequence.get();
         let call = describe(sequence);
         if call.moves_nothing() {
-            // Nobody meets in such a call (COL-5), so it must not count: ranks would get out of step.
+            // No rank meets another in such a call (COL-5), so it must not be counted: ranks would get out of step.
             return Ok(());
         }
         self.sequence.set(sequence.wrapping_add(1));
@@ -103,7 +102,7 @@ impl Station {
         outcome
     }
 
-    /// Moves data between this rank and `peer`, which is no collective call and has no number.
+    /// Moves data between this rank and `peer`. This is not a collective call and has no sequence number.
     pub(crate) fn transfer(
         &self,
         operation: Operation,
@@ -125,7 +124,7 @@ impl Station {
             if self.size() == 1 {
                 return Ok(());
             }
-            // In packets, since their lines can be claimed ahead, which those of the barrier's counters cannot.
+            // In packets, because their lines can be prefetched for writing; those of the barrier's counters cannot.
             core.lend_mut(Dtype::U8, &mut [0][..], |nothing| {
                 let (x, y) = (nothing.into(), nothing.into());
                 core.run(packet_chunk(core, &self.room, x, y, ReduceOp::Max))
@@ -184,7 +183,7 @@ impl Station {
                 self.raise(error.to_string());
                 error
             }
-            // Whatever it is, the others must not wait for this rank.
+            // Whatever the error is, the other ranks must not wait for this one.
             _ => {
                 self.raise(error.to_string());
                 error.into()
@@ -196,10 +195,10 @@ impl Station {
         self.home.raise(&Alarm { dead: None, reason });
     }
 
-    /// Who keeps `call` from getting on: those who are not in it; else those who are furthest behind in it.
+    /// The ranks that hold `call` up: those that are not in it, else those that are furthest behind in it.
     fn missing(&self, call: &Fingerprint, waited_on: Rank) -> Vec<Rank> {
         let others = || (0..self.size()).map(Rank).filter(|rank| *rank != self.place.me);
-        // Who is ahead has been here.
+        // A rank with a larger sequence number has already passed this call.
         let absent = |rank: &Rank| {
             let last = self.core.last_call(*rank);
             last.is_none_or(|last| {
@@ -225,7 +224,7 @@ impl Station {
 }
 
 impl Drop for Station {
-    /// Says that this rank makes no calls any more, so that nobody waits for it.
+    /// Tells all ranks that this one makes no more calls, so that none waits for it.
     fn drop(&mut self) {
         let sequence = self.sequence.get();
         self.core

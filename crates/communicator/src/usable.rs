@@ -24,7 +24,7 @@ pub fn choices(collective: Collective) -> impl Iterator<Item = Algorithm> {
         .map(|entry| entry.algorithm)
 }
 
-/// Whether a communicator has what an entry needs. A barrier has no data to choose by.
+/// Whether a communicator has the memory that an entry needs. A barrier is excluded: it has no data to choose by.
 fn usable(entry: &Entry) -> bool {
     entry.needs != Needs::Queues && entry.collective != Collective::Barrier
 }

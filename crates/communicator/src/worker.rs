@@ -1,8 +1,8 @@
 //! The worker: a thread that makes a communicator's pending calls, one after the other.
 //!
-//! It is started by the first non-blocking call, and owns the station from then until a blocking call asks for
-//! it back, which it does when everything that is pending is done. So every rank makes all its calls in the
-//! order in which the program began them (COMM-1).
+//! The first non-blocking call starts it. From then on it owns the station, until a blocking call asks for it back;
+//! it returns the station when all pending calls are done. So every rank makes all its calls in the order in which
+//! the program began them (COMM-1).
 
 use crate::error::{Error, Result};
 use crate::station::Station;
@@ -18,7 +18,7 @@ const MAX_PENDING: usize = 1024;
 type Job = Box<dyn FnOnce(&Station) + Send>;
 
 enum Order {
-    /// Here is the station.
+    /// Takes over the station.
     Take(Box<Station>),
     /// Make this call.
     Run(Job),
@@ -31,7 +31,7 @@ enum Order {
 pub(crate) struct Worker {
     orders: Option<SyncSender<Order>>,
     returned: Receiver<Box<Station>>,
-    /// Whether the station was asked for and has not come yet.
+    /// Whether the station was requested and has not come back yet.
     asked: Cell<bool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -70,14 +70,14 @@ impl Worker {
         self.order(Order::Run(job));
     }
 
-    /// The station, when everything pending is done; `None` if the worker is lost.
+    /// The station, when all pending calls are done; `None` if the worker has ended.
     pub(crate) fn recall(&self) -> Option<Box<Station>> {
         self.ask();
         self.asked.set(false);
         self.returned.recv().ok()
     }
 
-    /// As [`recall`](Worker::recall), but waits no longer than `limit`; may then be called again.
+    /// As [`recall`](Worker::recall), but waits at most `limit`; may then be called again.
     pub(crate) fn recall_within(&self, limit: Duration) -> std::result::Result<Option<Box<Station>>, NotYet> {
         self.ask();
         let back = match self.returned.recv_timeout(limit) {
@@ -96,14 +96,14 @@ impl Worker {
 
     fn order(&self, order: Order) {
         if let Some(orders) = &self.orders {
-            // If it is lost, whoever waits for an answer learns of it.
+            // If the worker has ended, the receiver of the answer learns it.
             let _ = orders.send(order);
         }
     }
 }
 
 impl Drop for Worker {
-    /// Lets what is pending end; every call does (COMM-2).
+    /// Waits for pending calls, each of which ends (COMM-2).
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {

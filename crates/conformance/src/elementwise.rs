@@ -32,7 +32,7 @@ fn tile<T: Element>(rows: usize, columns: usize, values: &[i64]) -> Tile<T> {
     Tile::new(values).shaped(rows, columns).unwrap()
 }
 
-/// The same bits, but for the payloads of NaNs.
+/// The same bits, except for the payloads of NaNs.
 fn same<T: Element>(what: &str, got: &Tile<T>, shape: (usize, usize), wanted: &[T]) {
     assert_eq!((got.rows(), got.columns()), shape, "{what}");
     assert_eq!(got.len(), wanted.len(), "{what}");

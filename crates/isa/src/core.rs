@@ -184,9 +184,9 @@ pub trait Core: Sized {
 
     /// Sends a tile to a neighbour: the next message of the queue behind this port.
     ///
-    /// Waits for a free slot, as [`wait`](Core::wait) does; not for the message to arrive. **Release**: whoever
-    /// [receives](Core::recv) it sees everything this kernel did before; but for messages in other queues, which
-    /// announce themselves. Data and length become visible together. A tile that is longer than a slot is refused.
+    /// Waits for a free slot, as [`wait`](Core::wait) does; not for the message to arrive. **Release**: the rank that
+    /// [receives](Core::recv) it sees everything this kernel did before, except messages in other queues, which have
+    /// signals of their own. Data and length become visible together. A tile that is longer than a slot is refused.
     #[track_caller]
     fn send<T: ElementType>(&self, port: Port<T>, tile: &T::Tile) -> impl Future<Output = Result<()>> {
         let at = self.attribution().site();
@@ -330,9 +330,9 @@ pub trait Core: Sized {
         epoch: Epoch,
     ) -> impl Future<Output = Result<()>>;
 
-    /// Changes a signal, here or on a peer, and wakes whoever waits for it (TNOTIFY).
+    /// Changes a signal, here or on a peer, and wakes its waiters (TNOTIFY).
     ///
-    /// **Release**: everything this kernel did before is visible to whoever sees the new value by
+    /// **Release**: everything this kernel did before is visible to a rank that sees the new value by
     /// [`wait`](Core::wait), [`test`](Core::test) or [`peek`](Core::peek). Orders nothing after it.
     /// `Add` is atomic among any number of writers; `Set` is for signals with a single writer.
     #[track_caller]

@@ -45,7 +45,7 @@ impl fmt::Display for Site {
 /// A wait that did not end well: who waited, where, for what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waited {
-    /// Who waited, if it has a rank where it waited.
+    /// The waiting rank, if it has one in that domain.
     pub me: Rank,
     /// Whose signal it was.
     pub on: Rank,
@@ -240,7 +240,7 @@ pub enum ErrorKind {
     /// A member that this rank waited for has left the domain.
     #[error("rank {rank} has left; {waited}")]
     PeerLeft {
-        /// Who left.
+        /// The rank that left.
         rank: Rank,
         /// What was waited for.
         waited: Waited,
@@ -272,7 +272,7 @@ pub enum ErrorKind {
         "rank {me} called {mine}, rank {peer} called {theirs}; every rank must call the same, in the same order"
     )]
     Mismatch {
-        /// Who noticed.
+        /// The rank that reports it.
         me: Rank,
         /// Its call.
         mine: String,
@@ -317,7 +317,7 @@ pub enum ErrorKind {
     },
 }
 
-/// Who waits for what; the first few of them.
+/// Which rank waits for what; the first few of them.
 fn waiting_chips(waiting: &[(Device, Waited)]) -> String {
     const SHOWN: usize = 8;
     let mut text = String::new();
@@ -401,7 +401,7 @@ impl Error {
         .into()
     }
 
-    /// What is made here is made rarely, and out of the way: whoever checks a bound pays for the check only.
+    /// Errors are rare and are made out of line: a bounds check that passes costs the check only.
     #[cold]
     #[inline(never)]
     #[track_caller]

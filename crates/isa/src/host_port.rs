@@ -33,7 +33,7 @@
 //!   are sent, and so received, in order.
 //! - **HST-3 (no overwriting).** Message `i` is written when `freed > i - depth`. Messages may be given back in any
 //!   order; `freed` moves past a message when it and all before it were given back.
-//! - **HST-4 (patience).** A full queue is no error, nor is an empty one: while the host attends to the port, the
+//! - **HST-4 (patience).** Neither a full queue nor an empty one is an error: while the host attends to the port, the
 //!   kernel waits as long as it takes. It hears at once that the host has dropped its end.
 
 use crate::{
@@ -168,7 +168,7 @@ impl<T: Element> HostPort<T> {
     /// **Acquire**: sees everything that the host wrote before it sent the message.
     ///
     /// # Errors
-    /// As [`Core::wait`], but for a limit that passes while the host attends to the port (HST-4).
+    /// As [`Core::wait`]. The limit does not count while the host serves the port (HST-4).
     #[track_caller]
     pub fn recv<C: Core>(&mut self, core: &C) -> impl Future<Output = Result<Received<T>>> {
         let at = core.attribution().site();

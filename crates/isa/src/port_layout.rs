@@ -122,7 +122,7 @@ impl Header {
         [kind, i32::try_from(self.len).unwrap_or(i32::MAX), code, 0]
     }
 
-    /// From a window. `None` if it is none, or longer than a slot: whoever wrote it is no port.
+    /// From a window. `None` if it is not one, or is longer than a slot: then it was not written by a port.
     #[must_use]
     pub fn from_words(words: &[i32], layout: &PortLayout) -> Option<Header> {
         let &[kind, len, code, _] = words else { return None };

@@ -102,7 +102,7 @@ impl<T: ElementType> Queues<T> {
     /// Queues over a buffer that is cut into equal slots, and signals that nothing else touches.
     ///
     /// # Errors
-    /// If there are no slots, their number is no power of two, or there are too few signals.
+    /// If there are no slots, their number is not a power of two, or there are too few signals.
     #[track_caller]
     pub fn new(slots: Shared<T>, cells: Signals, ports: u32, depth: u32) -> Result<Queues<T>> {
         let wrong = |message: String| Err(Error::failed(message));
@@ -209,7 +209,7 @@ impl<T: ElementType> Port<T> {
         self.index
     }
 
-    /// Who is at the other end.
+    /// The rank at the other end.
     #[must_use]
     pub fn peer(&self) -> Rank {
         self.peer

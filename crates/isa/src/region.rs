@@ -76,7 +76,7 @@ impl Span {
     #[must_use]
     #[inline(always)]
     pub fn on_first(&self) -> Option<(u64, u64)> {
-        // Numbers below 2^48 cannot overflow what follows, and more than that is no memory.
+        // Numbers below 2^48 cannot overflow what follows, and no memory is larger.
         if (self.base | self.start | self.len) >> 48 != 0 || self.rank.0 >= self.ranks {
             return None;
         }

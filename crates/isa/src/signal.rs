@@ -226,7 +226,7 @@ impl Signal {
         self.row.ranks
     }
 
-    /// Who holds the handle.
+    /// The rank that holds the handle.
     #[must_use]
     #[inline]
     pub fn holder(&self) -> Rank {

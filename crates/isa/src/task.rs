@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Who a kernel is: its name, and a hash of its parameters' names and types.
+/// The identity of a kernel: its name, and a hash of its parameters' names and types.
 ///
 /// Two builds that disagree about a kernel's parameters have different identities, and say so instead of
 /// misreading each other's arguments.

@@ -9,7 +9,7 @@ use std::panic::Location;
 
 /// Elements that one core works on: rows and columns. Private to it: nobody else can see or change them.
 ///
-/// What is loaded is one row; [`shaped`](Tile::shaped) says otherwise. A tile may be *hollow*: a simulation
+/// A tile is loaded as one row; [`shaped`](Tile::shaped) gives it another shape. A tile may be *hollow*, that is without values: a simulation
 /// that computes only time has shapes but no values. One that proves where results come from has [`Contributions`]
 /// instead; loading, slicing, replacing and combining element by element keep them, other arithmetic does not.
 #[derive(Clone, Debug, PartialEq)]

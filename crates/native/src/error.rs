@@ -38,7 +38,7 @@ pub enum Error {
         "a message of {len} bytes from {from} cannot be decoded ({why}); both sides must be the same build"
     )]
     BadMessage {
-        /// Who sent it.
+        /// The sender.
         from: String,
         /// Its length.
         len: usize,

@@ -70,7 +70,7 @@ fn kernel() -> Finding {
 
 fn cores() -> Finding {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let value = format!("{cores} for this process; more chips than that share them, politely");
+    let value = format!("{cores} for this process; more chips than that share them and yield");
     finding(
         "cores",
         if cores > 1 { Verdict::Fine } else { Verdict::Note },

@@ -112,7 +112,7 @@ pub fn core_as<'a, C: Any>(kernel: &'static str, core: &'a dyn Any) -> Result<&'
     }
 }
 
-/// What the code written by `#[kernel]` refers to, but for the core.
+/// What the code written by `#[kernel]` refers to, except for the core.
 #[doc(hidden)]
 pub mod __kernel {
     pub use crate::{KERNELS, KernelEntry, SteppedKernel, core_as};

@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A segment to be made, and the chips that map it; in rank order if it is a domain's windows.
+/// A segment to create, and the chips that map it; in rank order if it is a domain's windows.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentPlan {
     pub(crate) layout: Layout,
@@ -37,7 +37,8 @@ pub(crate) struct SegmentPlan {
     pub(crate) members: Members,
 }
 
-/// The members of a domain that are chips of one worker: consecutive ranks, since a domain may reach over workers.
+/// The members of a domain that are chips of one worker. Their ranks are consecutive, because a domain may span
+/// workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Members {
     /// The rank of the first.
@@ -152,10 +153,10 @@ pub enum Failure {
         /// Where.
         site: Site,
     },
-    /// It was not begun: a domain that it uses had been aborted.
+    /// It was not started, because a domain that it uses had been aborted.
     #[error("not begun: {why}")]
     NotBegun {
-        /// The member whose death caused that.
+        /// The dead member that caused the abort.
         dead: Option<Rank>,
         /// Why.
         why: String,
@@ -165,17 +166,17 @@ pub enum Failure {
     Unknown(UnknownKernel),
 }
 
-/// What a chip was last seen doing.
+/// What a chip was doing when it was last observed.
 #[derive(Clone, Debug)]
 pub(crate) struct LastSeen {
-    /// Grows while the chip makes progress.
+    /// Counts up while the chip makes progress.
     pub(crate) count: u64,
     /// Such as `wait at src/kernel.rs:12`.
     pub(crate) what: String,
 }
 
-/// Brings the chips of a node up, with the domains that were configured and the data staged in them. Each chip may use
-/// one segment for its own graphs, from `own` on.
+/// Brings up the chips of a node, with the configured domains and the data staged in them. Each chip may use one
+/// segment for its own graphs, numbered `own` and up.
 ///
 /// # Errors
 /// The first chip that did not come up, or that there is no memory.
@@ -203,12 +204,11 @@ pub(crate) trait Waiter: Send + Sync {
 /// What a platform does for a worker. Chips are named by their position among the worker's devices.
 pub(crate) trait Backend: Send {
     fn create(&mut self, plan: &SegmentPlan) -> Result<()>;
-    /// Takes a part in a domain that reaches over other workers of this host; false if its chips cannot map memory
-    /// of this host.
+    /// Joins a domain that spans other workers of this host; false if its chips cannot map memory of this host.
     fn join(&mut self, _segment: &HostSegment, _plan: &SegmentPlan) -> Result<bool> {
         Ok(false)
     }
-    /// The first of these members whose chip has ended, and how.
+    /// The first of these members whose chip has ended, and the cause.
     fn dead_member(&self, _members: &Members) -> Option<(Rank, String)> {
         None
     }
@@ -218,7 +218,7 @@ pub(crate) trait Backend: Send {
     fn write(&self, segment: Segment, rank: Rank, offset: u64, bytes: &[u8]) -> bool;
     /// Copies a rank's data out; false if it is not all there.
     fn read(&self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool;
-    /// A signal's value now, with everything before the notify that gave it; `None` if there is none.
+    /// The current value of a signal, with acquire order; `None` if there is no such signal.
     fn peek(&self, signal: &Signal) -> Option<i32>;
     /// Whether a signal compares so now, for a host that waits for that, or that only asks; `None` if there is none.
     fn holds(&self, signal: &Signal, (compare, operand): (Compare, i32), _waits: bool) -> Option<bool> {
@@ -226,7 +226,7 @@ pub(crate) trait Backend: Send {
     }
     /// Sets a signal from outside, after everything written before; false if there is none.
     fn notify(&self, signal: &Signal, value: i32) -> bool;
-    /// Names the signals that the host waits for. Returns whether a wait ends when one of them changes; a virtual
+    /// Sets the signals that the host waits for. Returns whether a wait ends when one of them changes; a virtual
     /// clock then stops until the host has seen it.
     fn watch(&mut self, _signals: &[Signal]) -> bool {
         false
@@ -239,15 +239,16 @@ pub(crate) trait Backend: Send {
     fn moving(&self) -> bool {
         false
     }
-    /// Whether the host will notify signals of this domain: a kernel that waits there may be waiting for it.
+    /// Sets whether the host will notify signals of this domain: a kernel that waits there may be waiting for the
+    /// host.
     fn attend(&mut self, _segment: Segment, _attended: bool) {}
     /// Ends every wait in a domain.
     fn abort(&mut self, segment: Segment, reason: &str);
-    /// Back to fresh signals, unless a member has ended. Only while no task uses the domain, and only if all its
-    /// members are this worker's.
+    /// Resets the signals, unless a member has ended. Only while no task uses the domain, and only if all its members
+    /// are this worker's.
     fn reset(&mut self, segment: Segment, members: &Members);
-    /// Sends a task; false if there is no room for now. `Error::Gone` if the chip has ended: its end is among the
-    /// events then, or will be.
+    /// Sends a task; false if there is no room for now. `Error::Gone` if the chip has ended: its end is already an
+    /// event, or will be.
     fn submit(&mut self, chip: usize, id: u64, task: &Task) -> Result<bool>;
     fn events(&mut self) -> Vec<Event>;
     /// Waits until something happens; false at the deadline or when interrupted.
@@ -262,21 +263,21 @@ pub(crate) trait Backend: Send {
     fn end(&self, chip: usize) -> Option<String>;
     fn last_seen(&self, chip: usize) -> LastSeen;
     fn pid(&self, chip: usize) -> Option<u32>;
-    /// The chip's process, if a signal has stopped it.
+    /// The chip's process, if it is stopped by a signal.
     fn stopped(&self, _chip: usize) -> Option<u32> {
         None
     }
     fn kill(&mut self, chip: usize);
     fn close(&mut self);
-    /// Where virtual time is; `None` where time is real.
+    /// The virtual time; `None` where time is real.
     fn simulated(&self) -> Option<Simulated> {
         None
     }
-    /// What the chips have recorded; `None` where they do not.
+    /// What the chips have recorded; `None` if they do not record.
     fn records(&self) -> Option<Records> {
         None
     }
-    /// What ran where and when, if the platform itself keeps it.
+    /// The timeline, if the platform itself keeps it.
     fn timeline(&self) -> Option<Timeline> {
         None
     }

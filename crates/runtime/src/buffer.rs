@@ -1,4 +1,4 @@
-//! What tasks name of a domain: a buffer on every member, one member's part of it, rows of signals.
+//! What tasks refer to in a domain: a buffer on every member, one member's part of it, rows of signals.
 
 use crate::domain::Domain;
 use crate::error::{Error, Result};
@@ -34,7 +34,7 @@ impl<T: Element> Buffer<T> {
         }
     }
 
-    /// One member's part, whoever's task uses it: pass it where a kernel has an `In`, `Out` or `InOut`.
+    /// One member's part, for a task on any member: pass it where a kernel has an `In`, `Out` or `InOut`.
     ///
     /// # Errors
     /// If there is no such rank.
@@ -57,7 +57,7 @@ impl<T: Element> Buffer<T> {
         })
     }
 
-    /// Some of its elements, on every member.
+    /// A range of its elements, on every member.
     ///
     /// # Errors
     /// If they are not all inside.
@@ -88,7 +88,7 @@ impl<T: Element> Buffer<T> {
     }
 }
 
-/// For the host's end of a port, while tasks are under way.
+/// For the host's end of a port, while tasks are running.
 impl<T: Element> Buffer<T> {
     /// Writes elements of rank 0's part from `at` on, now.
     pub(crate) fn poke_at(&self, at: usize, data: &[T]) -> Result<()> {
@@ -127,7 +127,7 @@ impl<T: Element> Argument<ringwork_isa::Shared<T>> for Buffer<T> {
 #[derive(Clone, Debug)]
 pub struct Part<T> {
     span: Span,
-    // Keeps the domain open, and knows how to read and write.
+    // Keeps the domain open, and can read and write it.
     buffer: Buffer<T>,
 }
 

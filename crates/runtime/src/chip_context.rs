@@ -22,9 +22,9 @@ pub struct DomainContext {
     pub rank: Rank,
     /// Its members.
     pub ranks: u32,
-    /// Bytes of window that were asked for.
+    /// The requested bytes of the window.
     pub window_bytes_asked: u64,
-    /// Bytes of window that there are.
+    /// The actual bytes of the window.
     pub window_bytes: u64,
     /// The buffers in the window, by name.
     pub buffers: BTreeMap<String, BufferPlace>,

@@ -1,4 +1,4 @@
-//! A node as it is asked for, checked before anything starts.
+//! The configuration of a node, checked before anything starts.
 
 use crate::domain::{DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// What to launch. Made by [`Node::builder`].
 ///
-/// A chip's context exists only once it is up, so it cannot be asked of a builder:
+/// A chip's context exists only once the chip is up, so a builder has none:
 ///
 /// ```compile_fail
 /// # use ringwork_runtime::Node;
@@ -72,88 +72,87 @@ impl Default for NodeBuilder {
 }
 
 impl NodeBuilder {
-    /// The chips, by device number.
+    /// Sets the chips, by device number.
     #[must_use]
     pub fn devices(mut self, devices: impl IntoIterator<Item = u32>) -> NodeBuilder {
         self.devices = devices.into_iter().map(Device).collect();
         self
     }
 
-    /// The worker's name in errors; `node` unless said otherwise.
+    /// Sets the worker's name in errors; the default is `node`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> NodeBuilder {
         self.name = name.into();
         self
     }
 
-    /// Where the worker sits; chips hang below level 3 or higher.
+    /// Sets the worker's level; chips hang below level 3 or higher.
     #[must_use]
     pub fn level(mut self, level: Level) -> NodeBuilder {
         self.level = level;
         self
     }
 
-    /// A domain that exists from the start.
+    /// Adds a domain that exists from the start.
     #[must_use]
     pub fn domain(mut self, spec: DomainSpec) -> NodeBuilder {
         self.domains.push(spec);
         self
     }
 
-    /// How long bring-up may take; 120 s unless said otherwise. A death is noticed at once in any case.
+    /// Sets how long bring-up may take; the default is 120 s. A death is noticed at once in any case.
     #[must_use]
     pub fn bring_up_limit(mut self, limit: Duration) -> NodeBuilder {
         self.bring_up = limit;
         self
     }
 
-    /// The longest that a kernel may wait for one signal, and that a chip may go without beginning an
-    /// instruction; 60 s unless said otherwise.
+    /// Sets the longest time that a kernel may wait for one signal, and that a chip may take to begin its next
+    /// instruction; the default is 60 s.
     #[must_use]
     pub fn wait_limit(mut self, limit: Duration) -> NodeBuilder {
         self.wait_limit = limit;
         self
     }
 
-    /// What the chips are; processes on this host unless said otherwise.
+    /// Sets the platform; the default is processes on this host.
     #[must_use]
     pub fn platform(mut self, platform: Platform) -> NodeBuilder {
         self.platform = platform;
         self
     }
 
-    /// Whether chips record what they do, for [timelines](crate::Clock::timeline) and reports; they do unless said
-    /// otherwise. It costs so little that there is one reason to switch it off: to measure that.
+    /// Sets whether chips record what they do, for [timelines](crate::Clock::timeline) and reports. The default is to
+    /// record; the only reason to switch it off is to measure its cost.
     #[must_use]
     pub fn record(mut self, record: bool) -> NodeBuilder {
         self.record = record;
         self
     }
 
-    /// Tasks that may be submitted and not yet done; 4096 unless said otherwise. A submission past that
-    /// waits for one to be done.
+    /// Sets how many tasks may be submitted and unfinished; the default is 4096. A submission past that waits.
     #[must_use]
     pub fn task_slots(mut self, slots: u32) -> NodeBuilder {
         self.task_slots = slots;
         self
     }
 
-    /// Memory for intermediate tensors on each chip that has any; 16 MiB unless said otherwise. An
-    /// allocation past that waits for a scope's users to be done.
+    /// Sets the memory for intermediate tensors on each chip that has any; the default is 16 MiB. An allocation past
+    /// that waits until the users of a scope have finished.
     #[must_use]
     pub fn intermediate_bytes(mut self, bytes: u64) -> NodeBuilder {
         self.intermediate_bytes = bytes;
         self
     }
 
-    /// The program that chips run, for hosts that are not an executable of their own (an interpreter).
+    /// Sets the program that chips run, for hosts that are not an executable of their own (an interpreter).
     #[must_use]
     pub fn program(mut self, program: Program) -> NodeBuilder {
         self.program = program;
         self
     }
 
-    /// Hears of every step of every chip's bring-up, as it begins: device, process id, step.
+    /// Calls `hear` at every step of every chip's bring-up, as it begins: device, process id, step.
     #[must_use]
     pub fn on_step(mut self, hear: impl FnMut(Device, u32, &str) + 'static) -> NodeBuilder {
         self.on_step = Box::new(hear);
@@ -234,7 +233,7 @@ impl NodeBuilder {
 
     pub(crate) fn waiting(&self) -> Waiting {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // The host waits too while its chips work, but sleeps soon.
+        // The host waits like a chip, but sleeps sooner.
         Waiting {
             patience: Patience::for_sharing(self.devices.len(), cores),
             limit: self.wait_limit,

@@ -1,7 +1,7 @@
-//! Dispatch: sends the tasks that the engine says are ready to their chips, and takes their ends in.
+//! Dispatch: sends ready tasks to their chips, and processes the ends of tasks.
 //!
-//! Each chip may have several tasks at once: it runs them in the order they were sent, so it need not wait for
-//! the host between two. What happens when a task fails is in [`failures`](crate::failures).
+//! A chip may have several tasks at the same time: it runs them in sending order, so it need not wait for the host
+//! between two. [`failures`](crate::failures) handles failed tasks.
 //!
 //! This is one of three drivers of an engine. It differs from a chip's ([`chip`](crate::chip)) and a pod's
 //! ([`pod`](crate::pod)) in what it dispatches to: chips behind a [`Backend`](crate::backend::Backend), which take
@@ -28,13 +28,13 @@ pub(crate) struct SentTask {
     part: usize,
 }
 
-/// All tasks under way.
+/// All tasks in flight.
 #[derive(Default)]
 pub(crate) struct InFlight {
-    /// By the number that the chip answers with, which grows.
+    /// By the number in the chip's answers, which counts up.
     pub(crate) under_way: BTreeMap<u64, SentTask>,
     unsent: Unsent,
-    /// Host closures whose turn it is.
+    /// Host closures whose turn has come.
     pub(crate) hosts: Vec<(TaskId, Executor)>,
     /// How many have begun and not ended.
     pub(crate) hosted: usize,
@@ -43,7 +43,7 @@ pub(crate) struct InFlight {
     next: u64,
 }
 
-/// Tasks whose chip had no room, as (chip, number), in the order they are to be sent.
+/// Tasks whose chip had no room, as (chip, number), in sending order.
 #[derive(Default)]
 struct Unsent(Vec<(usize, u64)>);
 
@@ -52,7 +52,7 @@ impl Unsent {
         self.0.iter().any(|(other, _)| *other == chip)
     }
 
-    /// Tries each again. Where a chip has no room, its later tasks are not tried: they must not overtake (DISP-1).
+    /// Sends them again. If a chip has no room, its later tasks are not tried: they must not overtake (DISP-1).
     fn retry(&mut self, mut send: impl FnMut(u64) -> bool) {
         let mut full = Vec::new();
         self.0.retain(|&(chip, id)| {
@@ -70,7 +70,7 @@ fn executor(chip: usize) -> Executor {
 }
 
 impl State {
-    /// Takes in what has happened, and starts what can be started.
+    /// Processes all events, and starts what can start.
     pub(crate) fn move_on(&mut self) {
         self.take_events();
         self.take_hosted();
@@ -80,18 +80,18 @@ impl State {
         self.start_ready();
     }
 
-    /// The first of those that run host closures.
+    /// The first executor that runs host closures.
     pub(crate) fn first_host(&self) -> Executor {
         executor(self.devices.len())
     }
 
-    /// Host closures that are to begin now; they count as begun.
+    /// Host closures that must begin now; they count as begun.
     pub(crate) fn take_hosts(&mut self) -> Vec<(TaskId, Executor)> {
         self.in_flight.hosted += self.in_flight.hosts.len();
         std::mem::take(&mut self.in_flight.hosts)
     }
 
-    /// Sends what the engine lets go.
+    /// Sends the tasks that the engine has released.
     pub(crate) fn start_ready(&mut self) {
         let mut unsent = std::mem::take(&mut self.in_flight.unsent);
         unsent.retry(|id| self.send(id));
@@ -142,7 +142,7 @@ impl State {
         };
         match self.backend.submit(sent.chip, id, &task) {
             Ok(accepted) => return accepted,
-            // Its end is among the events to come, and fails all it has.
+            // The end of the chip is among the events to come, and fails all its tasks.
             Err(Error::Gone { .. }) => {}
             Err(error) => {
                 let outcome = Cause::NotBegun {
@@ -176,7 +176,7 @@ impl State {
 
     /// A chip is done with its part of a task.
     fn ended_on_chip(&mut self, id: u64, failed: Option<Cause>) {
-        // An unknown number is of a chip that was given up already.
+        // An unknown number belongs to a chip that was given up already.
         let Some(sent) = self.in_flight.under_way.remove(&id) else {
             return;
         };
@@ -203,7 +203,7 @@ impl State {
         }
     }
 
-    /// Everything on a chip fails: the oldest for this cause, the others were never begun.
+    /// All tasks on a chip fail: the oldest for this cause; the others had not started.
     fn fail_all_on(&mut self, chip: usize, cause: &Cause) {
         for (index, id) in self.sent_to(chip).into_iter().enumerate() {
             let cause = if index == 0 {
@@ -226,7 +226,7 @@ impl State {
         Cause::NotBegun { why }
     }
 
-    /// A chip is gone: what it had has failed, and what could only run there is cancelled.
+    /// A chip is dead: its tasks have failed, and tasks that could only run there are cancelled.
     pub(crate) fn lose(&mut self, chip: usize, cause: &Cause) {
         let mut over = Vec::new();
         for (index, id) in self.sent_to(chip).into_iter().enumerate() {
@@ -240,7 +240,7 @@ impl State {
                 over.push(sent);
             }
         }
-        // Lost before: a chip that was ended for being stuck, and whose end is reported now.
+        // Handled before: the chip was killed because it was stuck, and its end is reported now.
         let affected = self.engine.lose(executor(chip), ()).unwrap_or(0);
         if affected > 0 {
             let device = self.devices[chip];
@@ -255,7 +255,7 @@ impl State {
         }
     }
 
-    /// A task is over: it no longer keeps its memory.
+    /// A task has ended and releases its memory.
     pub(crate) fn release_uses(&mut self, work: &BoundTask) {
         for segment in &work.segments {
             self.end_use(*segment);
@@ -271,7 +271,7 @@ impl State {
         }
     }
 
-    /// Lets go of tasks whose signal has come.
+    /// Releases the tasks whose signal has its value.
     pub(crate) fn release_deferred(&mut self) {
         let mut done = Vec::new();
         let engine = &self.engine;

@@ -1,4 +1,4 @@
-//! Domains: which chips communicate, and what each of them exposes.
+//! Domains: which chips communicate, and the memory that each exposes.
 
 mod spec;
 #[cfg(feature = "collectives")]
@@ -67,13 +67,13 @@ impl Domain {
         first.checked_add(u32::try_from(place).ok()?).map(Rank)
     }
 
-    /// How many ranks it has, on whichever worker.
+    /// The number of ranks, on all workers.
     #[must_use]
     pub fn ranks(&self) -> u32 {
         self.inner.plan.segment.layout.ranks
     }
 
-    /// No more uses: handles to it are refused from now on.
+    /// Releases the domain: from now on its handles are refused.
     pub fn release(&self) {
         self.inner.node.lock().release(self.segment());
     }
@@ -190,7 +190,7 @@ impl Domain {
     }
 }
 
-/// Devices as a person reads them.
+/// Devices in text form.
 pub(crate) fn list(devices: &[Device]) -> String {
     devices
         .iter()

@@ -56,10 +56,11 @@ pub enum Error {
         worker: String,
         /// The closure's.
         name: String,
-        /// Its own words.
+        /// The closure's own message.
         message: String,
     },
-    /// A task waited for a signal that never came. It and what needs it did not run, or did not count as done.
+    /// A task waited for a signal that never came. The task, and the tasks that need it, did not run or do not count
+    /// as done.
     #[error(
         "{worker}, task `{task}` waited {} for {after_ms} ms: {waited_for}; check who should notify it, or raise wait_limit{stopped}",
         if *.deferred { "to be done" } else { "to start" }
@@ -69,30 +70,31 @@ pub enum Error {
         worker: String,
         /// The kernel's or the closure's.
         task: String,
-        /// Whether it has run, and waited to be done.
+        /// Whether it has run and was waiting for its `until` condition.
         deferred: bool,
         /// For how long.
         after_ms: u64,
         /// Such as `signal 0 of rank 1 in window "tp" >= 3, it is 0`.
         waited_for: String,
-        /// Chips that could not do their part: they were stopped.
+        /// Chips that were stopped by a signal, and could not do their part.
         stopped: Stopped,
         /// What each chip did last.
         recent: Recent,
     },
-    /// Nothing runs, nothing can start, and tasks are left: nothing can change the signals they wait for.
+    /// A deadlock: no task runs, none can start, and some are left. Nothing can change the signals that they wait
+    /// for.
     #[error("{worker}: nothing runs, nothing is ready, {left} tasks are left: {}", chains.join("; "))]
     Stalled {
         /// The worker's name.
         worker: String,
         /// Tasks left.
         left: u32,
-        /// What waits for what, each back to its cause.
+        /// What each task waits for, back to the cause.
         chains: Vec<String>,
         /// What each chip did last.
         recent: Recent,
     },
-    /// A ring can never hold what was asked for.
+    /// The request is larger than the whole ring.
     #[error("{worker}: {fill}; nothing under way can release enough: raise NodeBuilder::{raise}{}",
         if fill.in_open_scopes > 0 { ", or end scopes sooner" } else { "" })]
     RingStuck {
@@ -122,14 +124,14 @@ pub enum Error {
         /// What happened there.
         #[source]
         cause: Box<Error>,
-        /// Tasks of the worker that never ran because they needed what failed.
+        /// Tasks of the worker that never ran because they needed the failed one.
         cancelled: Vec<String>,
-        /// If it waited in vain: chips of other children that were stopped at that moment.
+        /// After a timeout: chips of other children that were stopped by a signal at that moment.
         stopped: Stopped,
-        /// What the chips of all children did last whose tasks failed, with it or because of it.
+        /// The recent entries of the chips of all children whose tasks failed.
         recent: Recent,
     },
-    /// The other end of a port is gone for good.
+    /// The other end of a port is closed for good.
     #[error("{worker}, the port to chip {device}: {why}; open another")]
     PortDead {
         /// The worker's name.
@@ -139,7 +141,7 @@ pub enum Error {
         /// Why.
         why: String,
     },
-    /// The kernel at the other end of a port did not do its part in time. The port can still be used.
+    /// The kernel at the other end of a port did not answer in time. The port can still be used.
     #[error(
         "{worker}, the port to chip {device}: waited {after_ms} ms for {what}; the kernel was last seen in: {last_seen}; \
          receive what it has sent, or raise wait_limit{stopped}"
@@ -155,7 +157,7 @@ pub enum Error {
         what: String,
         /// What the chip was last seen doing.
         last_seen: String,
-        /// Chips that could not do their part: they were stopped.
+        /// Chips that were stopped by a signal, and could not do their part.
         stopped: Stopped,
     },
     /// A handle whose memory was released.
@@ -169,10 +171,10 @@ pub enum Error {
     NoSuchDevice {
         /// The device asked for.
         device: Device,
-        /// Those there are.
+        /// The devices that it has.
         have: String,
     },
-    /// A chip that is gone.
+    /// A chip that has died.
     #[error("device {device} is gone: {cause}; launch a new node to use it again")]
     Gone {
         /// Which.
@@ -210,7 +212,7 @@ pub enum Error {
         /// What was asked for.
         asked: Dtype,
     },
-    /// More, fewer or other elements than there are.
+    /// The lengths differ, or a range is outside.
     #[error("{what} has {have} elements; {asked} were given or asked for")]
     Length {
         /// Which memory.
@@ -220,7 +222,7 @@ pub enum Error {
         /// What was asked for.
         asked: usize,
     },
-    /// Rows or columns of a block that there are not.
+    /// Rows or columns outside a block.
     #[error("{axis} {}..{} are outside the {len} of {what}", .range.start, .range.end)]
     OutsideBlock {
         /// Which memory.
@@ -301,7 +303,7 @@ impl Error {
         }
     }
 
-    /// Whether somebody interrupted the run, here or in a worker below.
+    /// Whether the run was interrupted, here or in a worker below.
     #[must_use]
     pub fn is_interrupted(&self) -> bool {
         match self {
@@ -311,7 +313,7 @@ impl Error {
         }
     }
 
-    /// Whether this only says that somebody else failed.
+    /// Whether this error only says that another task failed.
     pub(crate) fn is_echo(&self) -> bool {
         match self {
             Error::Task(failure) => failure.cause.is_echo(),
@@ -332,7 +334,7 @@ impl Error {
         }
     }
 
-    /// Whether its words begin with the worker it happened in.
+    /// Whether its message begins with the name of the worker where it happened.
     fn names_its_worker(&self) -> bool {
         matches!(
             self,
@@ -349,7 +351,8 @@ impl Error {
         )
     }
 
-    /// What each chip did last before it, if that was recorded: for a report that is longer than one line.
+    /// The recent entries of each chip before the error, if they were recorded: for a report that is longer than one
+    /// line.
     #[must_use]
     pub fn recent(&self) -> Option<&Recent> {
         let recent = match self {
@@ -370,9 +373,8 @@ impl Error {
     }
 }
 
-/// Chips whose processes were stopped by a signal when a wait ran out, and the processes: what they owe cannot come.
-///
-/// Written as the end of an error; nothing if there are none.
+/// Chips whose processes were stopped by a signal when a wait timed out, and the process ids. Written as the end of
+/// an error; empty if there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopped {
     /// The chips; those of a worker below with its name, such as `left, chip 1`.
@@ -396,7 +398,7 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// A task that failed: where, how, and which others were affected.
+/// A failed task: where, how, and which other tasks were affected.
 #[derive(Debug)]
 pub struct TaskFailure {
     /// The worker that ran it.
@@ -407,9 +409,9 @@ pub struct TaskFailure {
     pub kernel: String,
     /// How it failed.
     pub cause: Cause,
-    /// If it waited in vain: the partners that it waited for, and what each was last seen doing.
+    /// After a timeout: the partners that it waited for, and what each was last seen doing.
     pub missing: Vec<(Device, String)>,
-    /// If it waited in vain: the chips of the worker that were stopped at that moment.
+    /// After a timeout: the chips of the worker that were stopped by a signal at that moment.
     pub stopped: Stopped,
     /// The other tasks of the run that failed because of it, or beside it.
     pub others: Vec<(Device, Cause)>,
@@ -422,9 +424,9 @@ pub struct TaskFailure {
 /// How a task failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// The kernel said no, panicked, or is unknown; the chip lives.
+    /// The kernel returned an error, panicked, or is unknown; the chip is alive.
     Kernel(Failure),
-    /// The chip's process ended under it.
+    /// The chip's process ended during the task.
     Ended {
         /// How.
         how: String,
@@ -438,7 +440,7 @@ pub enum Cause {
         /// What it was last seen doing.
         last_seen: String,
     },
-    /// It was not even begun.
+    /// It had not started.
     NotBegun {
         /// Why.
         why: String,
@@ -446,14 +448,14 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether a kernel waited in vain.
+    /// Whether a wait of the kernel timed out.
     pub(crate) fn is_timeout(&self) -> bool {
         let deadline =
             |error: &ringwork_isa::Error| matches!(error.kind(), ringwork_isa::ErrorKind::Deadline { .. });
         matches!(self, Cause::Kernel(Failure::Returned(error)) if deadline(error))
     }
 
-    /// Whether this failure is only the echo of another chip's.
+    /// Whether this failure only reports that another chip failed.
     pub(crate) fn is_echo(&self) -> bool {
         use ringwork_isa::ErrorKind::{Aborted, PeerDied};
         match self {
@@ -497,7 +499,7 @@ impl fmt::Display for TaskFailure {
 }
 
 impl TaskFailure {
-    /// Partners that had to be ended are those that were waited for; the others waited too.
+    /// Partners that had to be killed are the cause; the others waited for them too.
     pub(crate) fn blame_the_stuck(&mut self) {
         let TaskFailure { missing, others, .. } = self;
         let stuck = |device: Device| {
@@ -520,7 +522,7 @@ impl std::error::Error for TaskFailure {
     }
 }
 
-/// Whole milliseconds, as errors have them.
+/// Whole milliseconds, for errors.
 pub(crate) fn millis(elapsed: Duration) -> u64 {
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,8 @@
 //! What went wrong in a run, and which of the failures is the root cause.
 //!
-//! One failure causes others: when a task fails, the domains it uses are aborted so that its partners end too, and
-//! each of them reports that a partner failed. Such an *echo* is not reported to the user, unless there is nothing
-//! else; the failure that caused it is.
+//! One failure causes others: when a task fails, its domains are aborted so that its partners end too, and each of
+//! them reports that a partner failed. Such an *echo* is reported only if no other failure is known; otherwise the
+//! root cause is reported.
 //!
 //! # Invariants
 //! - **FAIL-1 (clean).** After a failure nothing is under way and the domains of living chips are fresh.

@@ -1,7 +1,7 @@
-//! Host tasks: closures that take their turn in the graph, on other threads than the orchestration's.
+//! Host tasks: closures that are nodes of the graph and run on other threads than the orchestration.
 //!
-//! A worker has a few such threads, its sub-workers, started when they are first needed. A simulated worker runs
-//! its closures one by one on the orchestration's own thread, so that a run is the same every time.
+//! A worker has a few such threads, its sub-workers, started when they are first needed. A simulated worker runs its
+//! closures one by one on the orchestration's own thread, so that every run is the same.
 //!
 //! # Invariants
 //! - **HOST-1 (unlocked).** Closures run, and are dropped, while the node is not locked: they may use it.
@@ -18,7 +18,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Closures of a worker that may run at the same time.
+/// The most closures of a worker that run at the same time.
 pub(crate) const SUB_WORKERS: u32 = 4;
 
 /// A closure that waits for its turn.
@@ -32,7 +32,7 @@ pub(crate) struct Closures {
     threads: BTreeMap<Executor, Sender<Turn>>,
 }
 
-/// A closure whose turn it is.
+/// A closure whose turn has come.
 struct Turn {
     task: TaskId,
     on: Executor,
@@ -48,7 +48,7 @@ pub(crate) struct Ended {
     outcome: std::result::Result<(), String>,
 }
 
-/// What threads have finished, until the node takes it in.
+/// The closures that threads have finished and the node has not processed yet.
 #[derive(Default)]
 pub(crate) struct Finished {
     list: Mutex<Vec<Ended>>,
@@ -95,17 +95,17 @@ impl Shared {
         self.closures().waiting.insert(task, closure);
     }
 
-    /// All that were not begun.
+    /// All closures that have not begun.
     pub(crate) fn take_closures(&self) -> BTreeMap<TaskId, Closure> {
         std::mem::take(&mut self.closures().waiting)
     }
 
-    /// Lets the threads end when they have nothing left to do.
+    /// Lets the threads end when they have no work left.
     pub(crate) fn dismiss_sub_workers(&self) {
         self.closures().threads.clear();
     }
 
-    /// Begins closures whose turn it is.
+    /// Starts closures whose turn has come.
     pub(crate) fn start_hosts(&self, turns: Vec<(TaskId, Executor)>) {
         for (task, on) in turns {
             let closure = self.closures().waiting.remove(&task);
@@ -121,7 +121,7 @@ impl Shared {
         }
     }
 
-    /// Gives a turn to its thread; gives it back if there is none to be had.
+    /// Passes a closure to its thread; returns it if no thread could be started.
     fn give(&self, turn: Turn, waiter: &Arc<dyn Waiter>) -> std::result::Result<(), Turn> {
         let known = self.closures().threads.get(&turn.on).cloned();
         let thread = match known {
@@ -174,7 +174,7 @@ impl State {
         self.host_threads.contains(&std::thread::current().id())
     }
 
-    /// Takes in what threads have finished.
+    /// Processes closures that threads have finished.
     pub(crate) fn take_hosted(&mut self) {
         if self.in_flight.hosted > 0 {
             let ended = std::mem::take(&mut *self.finished.list());

@@ -1,7 +1,7 @@
 //! Intermediate tensors: memory between tasks, from a ring on each chip, freed when its scope is over.
 //!
-//! A handle names a segment that no chip has; submitting a task turns it into a place in the chip's ring. So a
-//! handle that outlives its scope names nothing, and can never be somebody else's memory.
+//! A handle names a segment that no chip has; submitting a task translates it into a place in the chip's ring. So a
+//! handle that outlives its scope refers to nothing, and never to other memory.
 
 use crate::backend::{Layout, Members, Order, SegmentPlan};
 use crate::error::{Error, Result};
@@ -14,13 +14,11 @@ use ringwork_isa::{Arg, Device, Dtype, Element, Segment, Span, Tag};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Set in the numbers of segments that stand for an intermediate.
+/// Set in segment numbers that stand for an intermediate.
 const INTERMEDIATE: u32 = 1 << 31;
 
-/// Elements in a chip's memory that live until the scope they were made in has ended and the tasks that use
-/// them are done. They hold anything until a task has written them.
-///
-/// Pass it where a kernel has an `In`, `Out` or `InOut`. Made by
+/// Elements in a chip's memory that live until their scope has ended and the tasks that use them are done. Their
+/// initial values are unspecified. Pass it where a kernel has an `In`, `Out` or `InOut`. Made by
 /// [`Orchestrator::intermediate`](crate::Orchestrator::intermediate).
 #[derive(Debug)]
 pub struct Intermediate<T> {
@@ -52,7 +50,7 @@ impl<T: Element> Intermediate<T> {
         self.device
     }
 
-    /// Some of its elements; shares the memory.
+    /// A range of its elements, in the same memory.
     ///
     /// # Errors
     /// If they are not all inside.
@@ -165,7 +163,7 @@ impl State {
         found.map(Some).ok_or_else(|| Error::Released { what: what() })
     }
 
-    /// An argument that is an intermediate, as its chip sees it; what it touches is added to `spec`.
+    /// Translates an argument that is an intermediate for its chip, and adds the memory that it touches to `spec`.
     pub(crate) fn bind_intermediate(
         &self,
         chip: usize,
@@ -220,7 +218,7 @@ impl State {
         let _ = self.engine.end_scope();
     }
 
-    /// Every intermediate is gone, and the next run begins without any.
+    /// Drops all intermediates; the next run begins without any.
     pub(crate) fn forget_intermediates(&mut self) {
         self.intermediates.clear();
         self.scopes.clear();

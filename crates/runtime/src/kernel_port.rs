@@ -1,11 +1,11 @@
 //! The host's end of a queue in both directions between a host and a kernel that is already running.
 //!
 //! [`Node::open_port`] makes the window; a task is submitted with its [`slots`](KernelPort::slots),
-//! [`headers`](KernelPort::headers) and [`cells`](KernelPort::cells), and opens the other end: see
-//! [`HostPort`](ringwork_isa::HostPort), which also has the picture and the rules (HST-1 to HST-4). Between that and
-//! the end of the orchestration, the host sends and receives.
+//! [`headers`](KernelPort::headers) and [`cells`](KernelPort::cells), and opens the other end. See
+//! [`HostPort`](ringwork_isa::HostPort) for the picture and the rules (HST-1 to HST-4). From then until the end of
+//! the orchestration, the host sends and receives.
 //!
-//! A payload is written once, into its slot, and read once, out of it; the kernel works on it where it lies.
+//! A payload is written once, into its slot, and read once, out of it; the kernel works on it in place.
 //!
 //! # Invariants
 //! - **KPT-1 (ends).** Every wait of the host ends: satisfied; with [`Error::PortDead`] when no task uses the port
@@ -29,7 +29,7 @@ use ringwork_isa::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The host's end of a port. Dropping it ends the kernel at the other end, unless that was told to
+/// The host's end of a port. Dropping it makes the kernel at the other end fail, unless the kernel was told to
 /// [stop](KernelPort::stop).
 #[derive(Debug)]
 pub struct KernelPort<T> {
@@ -54,12 +54,12 @@ struct Inner<T> {
     responses: Mutex<Returns>,
 }
 
-/// What came from the kernel.
+/// A message from the kernel.
 #[derive(Debug)]
 pub enum Response<T: Element> {
     /// A response.
     Data(Message<T>),
-    /// The kernel reports something that went wrong, by a number that both ends understand.
+    /// The kernel reports an error, by a number that both ends understand.
     Error(i32, Message<T>),
     /// No more responses will come.
     Stop,
@@ -112,19 +112,19 @@ impl Node {
 }
 
 impl<T: Element> KernelPort<T> {
-    /// What a task takes first to open its end: the slots.
+    /// The first argument of a task that opens its end: the slots.
     #[must_use]
     pub fn slots(&self) -> &Buffer<T> {
         &self.inner.slots
     }
 
-    /// What a task takes second: the headers.
+    /// The second argument: the headers.
     #[must_use]
     pub fn headers(&self) -> &Buffer<i32> {
         &self.inner.headers
     }
 
-    /// What a task takes third: the signals.
+    /// The third argument: the signals.
     #[must_use]
     pub fn cells(&self) -> &SignalRow {
         &self.inner.cells
@@ -140,7 +140,7 @@ impl<T: Element> KernelPort<T> {
         slot.send()
     }
 
-    /// Sends a request if a slot is free; whether it was.
+    /// Sends a request if a slot is free; returns whether it was.
     ///
     /// # Errors
     /// As [`reserve`](KernelPort::reserve), without the wait.
@@ -151,7 +151,7 @@ impl<T: Element> KernelPort<T> {
         self.send(data).map(|()| true)
     }
 
-    /// Tells the kernel that something went wrong on this side: a number that both ends understand, and more.
+    /// Reports an error to the kernel: a number that both ends understand, and data.
     ///
     /// # Errors
     /// As [`reserve`](KernelPort::reserve).
@@ -161,8 +161,8 @@ impl<T: Element> KernelPort<T> {
         slot.publish(MessageKind::Error(code))
     }
 
-    /// Says that no more requests will come. The kernel ends when it has taken all before; receive until
-    /// [`Response::Stop`] if it says so too.
+    /// Ends the requests. The kernel ends when it has taken all earlier ones; receive until [`Response::Stop`] if the
+    /// kernel sends its own stop.
     ///
     /// # Errors
     /// As [`reserve`](KernelPort::reserve).
@@ -178,7 +178,7 @@ impl<T: Element> KernelPort<T> {
         self.told_to_stop
     }
 
-    /// Waits for a free slot for a request of `len` elements, to be written where it will be read, then
+    /// Waits for a free slot for a request of `len` elements. The request is written into the slot and then
     /// [sent](Slot::send).
     ///
     /// # Errors
@@ -234,7 +234,7 @@ impl<T: Element> KernelPort<T> {
         self.take()
     }
 
-    /// The next response, if it is there.
+    /// The next response, if it has arrived.
     ///
     /// # Errors
     /// [`Error::PortDead`] if it is not and never will be.
@@ -256,14 +256,14 @@ impl<T: Element> KernelPort<T> {
         there.then(|| self.take()).transpose()
     }
 
-    /// Takes a response that is there.
+    /// Takes a response that has arrived.
     fn take(&mut self) -> Result<Response<T>> {
         let Inner { layout, .. } = *self.inner;
         let number = self.inner.responses().next();
         let start = layout.header_start(Direction::Response, number);
         let mut words = [0; PortLayout::HEADER_LEN];
         self.inner.headers.peek_at(start, &mut words)?;
-        // Copied once, then judged: whatever the kernel does to it now changes nothing.
+        // Copied once, then checked: later writes of the kernel change nothing.
         let Some(header) = Header::from_words(&words, &layout) else {
             let state = self.inner.node().lock();
             return Err(self
@@ -341,15 +341,15 @@ impl<T: Element> Inner<T> {
         Ok(holds.unwrap_or(false))
     }
 
-    /// Waits for a signal of the kernel's, while the graph moves.
+    /// Waits for a signal of the kernel, while the graph makes progress.
     fn wait(&self, sent: i32, cell: PortCell, needed: i32, what: &str) -> Result<()> {
         let mut progress = Progress::watching(self.cell(cell)?);
         let start = Instant::now();
         let mut over = false;
         loop {
             let mut state = self.node().lock();
-            // In this order: what it sent before it ended is there when its end is known (KPT-2).
-            // A run that has failed starts no more tasks, and the one at the other end may not have been started.
+            // In this order: what the kernel sent before it ended is there when its end is known (KPT-2). A failed
+            // run starts no more tasks, and the task for the other end may not have started.
             let ended = over || state.unused(self.domain.segment()) || state.run_is_over();
             let looks = !state.backend.moving();
             if looks && self.look(&mut state, sent, (cell, needed), true)? {
@@ -378,7 +378,7 @@ impl<T: Element> Inner<T> {
         }
     }
 
-    /// Why nobody is at the other end.
+    /// Why the other end of the port is not served.
     fn dead(&self, state: &State) -> Error {
         let gone = state
             .chip(self.device)
@@ -404,7 +404,7 @@ impl<T: Element> Inner<T> {
 }
 
 impl State {
-    /// Says to kernels at open ports whether the host attends to them (KPT-3).
+    /// Tells kernels at open ports whether the host serves the ports now (KPT-3).
     pub(crate) fn attend(&mut self, attend: bool) {
         for (segment, (cell, attended)) in &mut self.ports {
             if *attended != attend {
@@ -422,7 +422,7 @@ impl State {
         }
     }
 
-    /// Whether no task that is under way or to come uses a segment.
+    /// Whether no task in flight or to come uses a segment.
     pub(crate) fn unused(&self, segment: ringwork_isa::Segment) -> bool {
         self.segments.get(&segment).is_none_or(|known| known.uses == 0)
     }

@@ -1,8 +1,8 @@
 //! Workers: the node and above. Bring-up, domains, memory on chips, tasks, and a clean end.
 //!
-//! This layer decides what runs where, in which order, and what happens when something fails. The order is worked
-//! out by [`engine`]; how a chip runs is up to a backend, which is processes ([`ringwork_native`]) or a simulation
-//! (`ringwork_sim`, with the feature `sim`). It never contains unsafe code, a system call, an instruction or an algorithm.
+//! This layer decides what runs where and in which order, and handles failures. [`engine`] computes the order; a
+//! backend runs the chips, as processes ([`ringwork_native`]) or as a simulation (`ringwork_sim`, with the feature
+//! `sim`). It never contains unsafe code, a system call, an instruction or an algorithm.
 #![forbid(unsafe_code)]
 
 mod backend;

@@ -1,4 +1,4 @@
-//! The node: a worker of level 3, its chips, and everything that lives on them.
+//! The node: a worker of level 3, its chips, and all memory and domains on them.
 
 use crate::backend::{self, Backend, Interrupter, Layout, Members, SegmentPlan, Waiter};
 use crate::chip_context::ChipContext;
@@ -26,25 +26,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-/// A running node: chips that are up, memory on them, and the way to run things there.
-///
-/// Closed by [`close`](Node::close), which also happens on drop; nothing is left in either case.
+/// A running node: chips that are up, their memory, and the methods to run tasks on them. Closed by
+/// [`close`](Node::close), and on drop; nothing is left in either case.
 #[derive(Debug)]
 pub struct Node {
     pub(crate) shared: Shared,
-    /// Beside the lock, which a run holds.
+    /// Outside the lock, which a run holds.
     interrupter: Interrupter,
     level: Level,
     domains: Vec<Domain>,
 }
 
-/// The node's state, shared with the handles to what lives on it.
+/// The node's state, shared with the handles to its memory and domains.
 #[derive(Clone)]
 pub(crate) struct Shared {
     state: Arc<Mutex<State>>,
     closures: Arc<Mutex<Closures>>,
     pub(crate) finished: Reports,
-    /// What to wait with while the state is not locked; `None` where the machine itself must be asked.
+    /// The event source for waiting while the state is not locked; `None` if the backend itself must be used.
     pub(crate) waiter: Option<Arc<dyn Waiter>>,
     pub(crate) on_wait: Option<OnWait>,
 }
@@ -65,7 +64,7 @@ impl Shared {
     }
 }
 
-/// Everything a node knows. Locked for the length of one operation.
+/// The state of a node. Locked for the duration of one operation.
 pub(crate) struct State {
     pub(crate) name: String,
     pub(crate) backend: Box<dyn Backend>,
@@ -85,7 +84,7 @@ pub(crate) struct State {
     /// Threads that run host tasks.
     pub(crate) host_threads: Vec<ThreadId>,
     pub(crate) finished: Reports,
-    /// Where intermediates are, by the segment that stands for each.
+    /// The place of each intermediate, by the segment number that stands for it.
     pub(crate) intermediates: BTreeMap<Segment, Placed>,
     /// The intermediates of each open scope; the first is the run's own.
     pub(crate) scopes: Vec<Vec<Segment>>,
@@ -93,26 +92,26 @@ pub(crate) struct State {
     pub(crate) rings: Vec<Option<Layout>>,
     pub(crate) intermediate_bytes: u64,
     pub(crate) next_intermediate: u32,
-    /// Whose turn it is among chips that could run a task.
+    /// The next chip in turn, among chips that can run a task.
     pub(crate) turn: usize,
     pub(crate) wait_limit: Duration,
     pub(crate) closed: bool,
-    /// Open ports, where each says that it is attended to, and whether it is.
+    /// Open ports: the signal of each that says whether the host serves it, and its value.
     pub(crate) ports: BTreeMap<Segment, (Signal, bool)>,
-    /// Segments of domains that reach over other workers, those that are gone included: for the timeline.
+    /// Segments of domains that span other workers, released ones too: for the timeline.
     pub(crate) wide: Vec<Segment>,
     pub(crate) next_segment: u32,
 }
 
 impl Node {
-    /// A node to be configured.
+    /// A builder for a node.
     #[must_use]
     pub fn builder() -> NodeBuilder {
         NodeBuilder::default()
     }
 
     pub(crate) fn launch(mut builder: NodeBuilder, plans: Vec<DomainPlan>) -> Result<Node> {
-        // After the domains, numbers for what simulated chips keep for their own graphs.
+        // Segment numbers for the graphs of simulated chips come after those of the domains.
         let own = u32::try_from(plans.len()).unwrap_or(u32::MAX);
         let after_own = own.saturating_add(u32::try_from(builder.devices.len()).unwrap_or(u32::MAX));
         let backend = backend::launch(&mut builder, &plans, Segment(own))?;
@@ -204,7 +203,7 @@ impl Node {
         self.shared.lock().devices.clone()
     }
 
-    /// The process of a chip, for people.
+    /// The process id of a chip, for display.
     ///
     /// # Errors
     /// If there is no such chip.
@@ -214,16 +213,16 @@ impl Node {
         state.backend.pid(chip).ok_or(Error::Closed)
     }
 
-    /// The chips whose processes are stopped now.
+    /// The chips whose processes are stopped by a signal now.
     pub(crate) fn stopped(&self) -> Stopped {
         match self.shared.waiter {
             Some(_) => self.shared.lock().stopped(),
-            // Its chips are not processes, and it is locked while it waits.
+            // Simulated chips are not processes, and a simulated node stays locked while it waits.
             None => Stopped::default(),
         }
     }
 
-    /// A domain that was configured before launch.
+    /// A domain that was configured before launch, by name.
     ///
     /// # Errors
     /// If there is none of this name.
@@ -300,7 +299,7 @@ impl Node {
         Run::begin(self.shared.clone())
     }
 
-    /// What keeps this node's time.
+    /// The node's clock, and what was recorded by it.
     #[must_use]
     pub fn clock(&self) -> Clock {
         Clock {
@@ -336,7 +335,7 @@ impl Drop for Node {
     }
 }
 
-/// How many tasks a chip has at once: the one it runs, and some that it need not wait for.
+/// How many tasks a chip has at the same time: the one that runs, and some that follow without waiting for the host.
 const DEPTH: u32 = 8;
 
 /// Chips, each with memory for intermediates, and the sub-workers of the host.
@@ -403,7 +402,7 @@ impl State {
         }
     }
 
-    /// What the engine refused, in the words of a node.
+    /// Translates what the engine refused into an error of a node.
     pub(crate) fn refused(&self, problem: ringwork_engine::Error) -> Error {
         let worker = self.name.clone();
         match problem {

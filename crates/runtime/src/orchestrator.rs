@@ -19,14 +19,14 @@ use std::rc::Rc;
 /// touches the same memory, if one of the two writes it. Tasks that have nothing in common run at once, on
 /// different chips.
 ///
-/// What chips do with a domain's shared buffers and signals is theirs to order, with signals; only the tasks
-/// of one chip, and groups that have a chip in common, keep the order of submission there. Tasks that wait
-/// for each other inside their kernels belong into one [`group`](Orchestrator::group).
+/// Kernels order their accesses to a domain's shared buffers themselves, with signals. Only the tasks of one chip,
+/// and groups that have a chip in common, keep the order of submission there. Tasks that wait for each other inside
+/// their kernels belong into one [`group`](Orchestrator::group).
 ///
-/// The graph moves while the orchestration submits or waits, and when it has returned.
+/// The graph makes progress while the orchestration submits or waits, and after it has returned.
 ///
-/// [`after`](Orchestrator::after), [`when`](Orchestrator::when), [`reads`](Orchestrator::reads) and their like
-/// return an orchestrator whose tasks have that condition too; they change nothing for the one they are called on.
+/// [`after`](Orchestrator::after), [`when`](Orchestrator::when), [`reads`](Orchestrator::reads) and similar methods
+/// return an orchestrator whose tasks have that condition too; the one they are called on does not change.
 ///
 /// ```no_run
 /// # use ringwork_runtime::{Orchestrator, Device, Result, TaskId};
@@ -39,11 +39,11 @@ use std::rc::Rc;
 pub struct Orchestrator<'n> {
     pub(crate) node: &'n Shared,
     pub(crate) conditions: Conditions,
-    /// One thread submits: a node is driven by one thread at a time.
+    /// One thread submits: only one thread at a time drives a node.
     one_thread: PhantomData<Rc<()>>,
 }
 
-/// What is asked of every task that is submitted through an orchestrator.
+/// The conditions of every task that is submitted through an orchestrator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conditions {
     pub(crate) priority: i8,
@@ -95,9 +95,9 @@ impl Run {
         let ended = self.node.wait_for_all();
         self.node.lock().end_run();
         match (ended, outcome) {
-            // Its kernels were ended because it failed; or it is the one that waited for the chip that was stuck.
+            // Its kernels ended because it failed; or it is the task that waited for the stuck chip.
             (Err(ended), Err(own)) if own.explains(&ended) => Err(own),
-            // A failed task explains an orchestration that gave up; so it is reported first.
+            // A failed task explains why an orchestration returned an error, so the task is reported first.
             (ended, outcome) => ended.and(outcome),
         }
     }
@@ -123,7 +123,7 @@ impl<'n> Orchestrator<'n> {
         }
     }
 
-    /// The same orchestrator with one condition more.
+    /// The same orchestrator with one more condition.
     fn with(&self, add: impl FnOnce(&mut Conditions)) -> Orchestrator<'n> {
         let mut conditions = self.conditions.clone();
         add(&mut conditions);
@@ -135,17 +135,17 @@ impl<'n> Orchestrator<'n> {
         self.with(|conditions| conditions.after.extend(tasks))
     }
 
-    /// Its tasks have this priority: larger goes first among tasks that are ready; 0 unless said.
+    /// Its tasks have this priority: larger goes first among ready tasks; the default is 0.
     pub fn priority(&self, priority: i8) -> Orchestrator<'n> {
         self.with(|conditions| conditions.priority = priority)
     }
 
-    /// Its tasks start only once the signal compares so. They occupy no chip until then.
+    /// Its tasks start only once the comparison holds for the signal. They occupy no chip until then.
     pub fn when(&self, signal: Signal, compare: Compare, operand: i32) -> Orchestrator<'n> {
         self.with(|conditions| conditions.when.push((signal, compare, operand)))
     }
 
-    /// Its tasks are done only once they have run and the signal compares so.
+    /// Its tasks are done only once they have run and the comparison holds for the signal.
     pub fn until(&self, signal: Signal, compare: Compare, operand: i32) -> Orchestrator<'n> {
         self.with(|conditions| conditions.until.push((signal, compare, operand)))
     }
@@ -165,8 +165,8 @@ impl<'n> Orchestrator<'n> {
         self.with(|conditions| conditions.extra.push((memory.to_arg(), Tag::InOut)))
     }
 
-    /// Runs a closure on the host, now, after everything submitted before is done, and returns what it
-    /// returns. See [`host_task`](Orchestrator::host_task) for one that takes its turn in the graph.
+    /// Waits until all earlier tasks are done, runs a closure on the host, and returns its value. See
+    /// [`host_task`](Orchestrator::host_task) for a closure that is part of the graph.
     ///
     /// # Errors
     /// The failure of a task before; or the closure's own, with its name.
@@ -195,7 +195,7 @@ impl<'n> Orchestrator<'n> {
         Ok(Intermediate::new(span, device))
     }
 
-    /// Runs a part of the orchestration whose intermediates are its own. Scopes nest to
+    /// Runs a part of the orchestration with its own intermediates. Scopes nest to
     /// [`MAX_SCOPES`](ringwork_engine::MAX_SCOPES).
     ///
     /// # Errors

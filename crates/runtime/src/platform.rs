@@ -12,7 +12,7 @@ use ringwork_timeline::{Load, Timeline};
 #[cfg(feature = "sim")]
 use std::sync::Arc;
 
-/// What the chips of a node are.
+/// The platform of a node.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Platform {
@@ -194,7 +194,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Where virtual time is and what the links carried; `None` where time is real, or the node is closed.
+    /// The virtual time and the load of the links; `None` where time is real, or the node is closed.
     #[must_use]
     pub fn simulated(&self) -> Option<Simulated> {
         self.node.lock().backend.simulated()

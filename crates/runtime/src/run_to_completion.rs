@@ -18,21 +18,21 @@ use std::time::{Duration, Instant};
 /// How long the partners of a failed task may take to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How often progress is looked at.
+/// The interval of progress checks.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How often to read signals that a task waits for, where a wait does not end when they change.
 const SIGNAL_LOOK: Duration = Duration::from_micros(50);
 
-/// What became of a step.
+/// The outcome of a step.
 pub(crate) enum Step {
     /// Nothing is left.
     Over,
-    /// Something has moved.
+    /// Something has changed.
     Moving,
-    /// Wait for something to happen, for so long at most.
+    /// Wait for an event, at most this long.
     Wait(Duration),
-    /// Wait for host closures, which is all that is left of an interrupted run.
+    /// Wait for host closures: only they are left of an interrupted run.
     Hosts,
 }
 
@@ -43,7 +43,7 @@ impl Shared {
     /// The root of the failures, if any.
     pub(crate) fn wait_for_all(&self) -> Result<()> {
         let mut progress = Progress::new();
-        // A host that waits for its tasks sends nothing to their ports.
+        // A host that waits for its tasks sends no requests to their ports.
         self.lock().attend(false);
         while !self.advance(&mut progress) {}
         let mut state = self.lock();
@@ -71,7 +71,7 @@ impl Shared {
         Ok(self.lock())
     }
 
-    /// Waits for one thing to happen and does what follows from it; whether nothing is left.
+    /// Waits for one event and processes it; returns whether nothing is left.
     pub(crate) fn advance(&self, progress: &mut Progress) -> bool {
         let mut state = self.lock();
         let step = state.step(progress);
@@ -90,7 +90,7 @@ impl Shared {
         false
     }
 
-    /// Waits for something to happen; now and then ends what will never end by itself.
+    /// Waits for an event, and regularly ends what would never end by itself.
     fn wait(&self, look: Duration, progress: &mut Progress) {
         let deadline = Some(Instant::now() + look);
         match &self.waiter {
@@ -116,7 +116,7 @@ impl Shared {
 }
 
 impl State {
-    /// Whether the run takes no more work.
+    /// Whether the run refuses new work.
     pub(crate) fn run_is_over(&self) -> bool {
         self.engine.failure().is_some() || self.backend.interrupted()
     }
@@ -151,7 +151,7 @@ impl State {
         Step::Wait(self.watch(progress.watches))
     }
 
-    /// Nothing is left: says what went wrong, if anything did.
+    /// Nothing is left: returns the failure, if there was one.
     fn end_run_with_outcome(&mut self) -> Result<()> {
         let interrupted = self.backend.interrupted();
         // A kernel may have ended well although its port was aborted.
@@ -173,7 +173,7 @@ impl State {
         }
     }
 
-    /// Says to the machine which signals are waited for, and how long to wait before looking at them.
+    /// Tells the machine which signals are waited for; returns how long to wait before reading them.
     fn watch(&mut self, mine: Option<Signal>) -> Duration {
         let of_tasks = self.engine.watched();
         let of_tasks = of_tasks.filter_map(|watched| self.signals.get(&watched.signal));
@@ -186,7 +186,7 @@ impl State {
         }
     }
 
-    /// Tells the engine what the signals are that tasks wait for.
+    /// Passes the values of the signals that tasks wait for to the engine.
     pub(crate) fn look_at_signals(&mut self) {
         if self.signals.is_empty() {
             return;
@@ -222,7 +222,7 @@ impl State {
         work.map_or_else(|| task.to_string(), |work| self.describe(work))
     }
 
-    /// Nothing runs and nothing can start, so the signals that tasks wait for will not change.
+    /// A deadlock: no task runs and none can start, so the signals that tasks wait for cannot change.
     fn end_stalled(&mut self) {
         let Some(stall) = self.engine.stall() else { return };
         let mut chains = Vec::with_capacity(stall.chains.len());
@@ -249,7 +249,7 @@ impl State {
         self.release_deferred();
     }
 
-    /// Gives up tasks that have waited for nothing but signals for too long.
+    /// Fails tasks that have waited only for signals for longer than the limit.
     fn end_the_overdue(&mut self, progress: &mut Progress) {
         if self.signals.is_empty() {
             return;
@@ -282,9 +282,9 @@ impl State {
         self.release_deferred();
     }
 
-    /// Ends chips that have begun no instruction for too long.
+    /// Kills chips that have begun no instruction for longer than the limit.
     fn end_the_stuck(&mut self, progress: &mut Progress) {
-        // Partners of a failed task get their time from the moment of the failure.
+        // Partners of a failed task have their time from the moment of the failure.
         let told_for = self.failures.last_at.map_or(Duration::ZERO, |at| at.elapsed());
         let mut chips: Vec<(usize, bool)> = Vec::new();
         for sent in self.in_flight.under_way.values() {
@@ -297,12 +297,12 @@ impl State {
             }
         }
         for (chip, failed) in chips {
-            // A wait may take its whole limit without being stuck; it ends itself then.
+            // A wait may last until its own limit without being stuck; then it ends itself.
             let limit = self.wait_limit + GRACE;
             let seen = self.backend.last_seen(chip);
             let still = progress.still_for(chip, seen.count);
             if still >= limit || failed && still.min(told_for) >= GRACE {
-                // Asked before it is killed.
+                // Read before the chip is killed.
                 let stopped = self.backend.stopped(chip).is_some();
                 let stopped = if stopped { "; a signal had stopped it" } else { "" };
                 self.backend.kill(chip);
@@ -336,7 +336,7 @@ impl State {
         self.release_deferred();
     }
 
-    /// Makes the domains of living chips as they were when opened (FAIL-1).
+    /// Resets the domains of living chips to their state when opened (FAIL-1).
     fn reset_domains(&mut self) {
         for (segment, known) in &self.segments {
             if known.sort == Sort::Domain {
@@ -351,7 +351,7 @@ pub(crate) struct Progress {
     looked: Instant,
     seen: BTreeMap<usize, (u64, Instant)>,
     waiting: BTreeMap<TaskId, Instant>,
-    /// What the host itself waits for.
+    /// The signal that the host itself waits for.
     watches: Option<Signal>,
 }
 
@@ -373,7 +373,7 @@ impl Progress {
         }
     }
 
-    /// Whether it is time to look again.
+    /// Whether the next progress check is due.
     fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let due = now - self.looked >= LOOK;

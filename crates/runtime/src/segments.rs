@@ -1,4 +1,4 @@
-//! The memory that a node knows of: which chips have each segment, how many tasks use it, and when it is freed.
+//! The memory of a node: which chips have each segment, how many tasks use it, and when it is freed.
 
 use crate::backend::{Members, SegmentPlan};
 use crate::domain::DomainPlan;
@@ -30,8 +30,7 @@ pub(crate) enum Sort {
 }
 
 impl State {
-    /// Takes a segment's number for a domain that other workers have a part in too; or says which would do, if it
-    /// is taken.
+    /// Reserves a segment number for a domain that spans other workers; if it is taken, returns the next free one.
     pub(crate) fn claim_segment(&mut self, Segment(number): Segment) -> std::result::Result<(), Segment> {
         if number < self.next_segment {
             return Err(Segment(self.next_segment));

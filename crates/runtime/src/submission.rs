@@ -50,7 +50,7 @@ impl Orchestrator<'_> {
             let parts = Parts::Anywhere(task);
             return self.accept(&spec, parts, segments);
         }
-        // Only some chips have all of its memory: they take turns.
+        // Only some chips have all of its memory: pick among them round-robin.
         state.turn = state.turn.wrapping_add(1);
         let chip = chips[state.turn % chips.len()];
         spec.place = Place::On(executor(chip));
@@ -77,7 +77,7 @@ impl Orchestrator<'_> {
         let (mut spec, mut segments) = self.begin(&mut self.node.lock(), Place::Group(Vec::new()))?;
         let mut members: Vec<(usize, Task)> = Vec::new();
         for device in devices {
-            // Not under the lock: the closure may well ask the node for something.
+            // Not under the lock: the closure may use the node.
             let task = task(device)?;
             let state = self.node.lock();
             let chip = state.chip(device)?;
@@ -94,7 +94,7 @@ impl Orchestrator<'_> {
         drop(state);
         spec.place = match &members[..] {
             [] => return Err(Error::config("group", "a group has at least one member")),
-            // Alone it may wait in its chip's line.
+            // A group of one may queue on its chip.
             [(chip, _)] => Place::On(executor(*chip)),
             _ => Place::Group(members.iter().map(|(chip, _)| executor(*chip)).collect()),
         };
@@ -129,7 +129,7 @@ impl Orchestrator<'_> {
         self.accept_with(&spec, parts, segments, Some(closure))
     }
 
-    /// What does not depend on where it runs.
+    /// The part that does not depend on where it runs.
     fn begin(&self, state: &mut State, place: Place) -> Result<(Spec, Vec<Segment>)> {
         let mut spec = Spec::new(place);
         let mut segments = Vec::new();
@@ -209,7 +209,7 @@ fn executor(chip: usize) -> Executor {
 }
 
 impl State {
-    /// A task is in: its memory is kept, its signals are watched, and it starts if it can.
+    /// The task is in the graph: its memory is kept, its signals are watched, and it starts if it can.
     fn accepted(&mut self, work: &BoundTask) {
         for segment in &work.segments {
             if let Some(known) = self.segments.get_mut(segment) {

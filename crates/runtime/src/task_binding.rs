@@ -17,14 +17,14 @@ use ringwork_isa::{
 };
 use std::fmt;
 
-/// The holder of a handle to one member's part, before it is known which chip uses it.
+/// The rank in a handle to one member's part, before it is known which chip uses it.
 pub(crate) const WHOEVER: Rank = Rank(u32::MAX);
 
 /// A task of the graph.
 #[derive(Debug)]
 pub(crate) struct BoundTask {
     pub(crate) parts: Parts,
-    /// Memory that is kept for it (BIND-3).
+    /// Segments that the task keeps alive (BIND-3).
     pub(crate) segments: Vec<Segment>,
     /// Signals that it waits for.
     pub(crate) signals: Vec<Signal>,
@@ -71,7 +71,7 @@ impl fmt::Display for BoundTask {
     }
 }
 
-/// The buffer that a segment is to the engine. Views are byte ranges of the whole segment, all ranks.
+/// The engine's buffer of a segment. Views are byte ranges of the whole segment, all ranks.
 fn buffer_of(segment: Segment) -> BufferId {
     BufferId::new(segment.0.into())
 }
@@ -82,7 +82,7 @@ pub(crate) fn signal_id(signal: &Signal) -> SignalId {
     SignalId(u64::from(signal.segment().0) << 32 | cell & u64::from(u32::MAX))
 }
 
-/// What it means for a kernel's access that it is one of these.
+/// The engine's access for a kernel's parameter type.
 fn access_kind(tag: Tag) -> Option<AccessKind> {
     match tag {
         Tag::Input => Some(AccessKind::Input),
@@ -144,7 +144,7 @@ impl State {
         })
     }
 
-    /// A task that may run on any chip, as `chip` runs it. It was checked when it was submitted.
+    /// A task that may run on any chip, translated for `chip`. It was checked when it was submitted.
     pub(crate) fn bind_late(&self, chip: usize, task: &Task) -> Task {
         let rank = |segment| {
             let known = self.segments.get(&segment);
@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// Adds what a task touches that may run on any chip; returns the chips that have all of it.
+    /// Adds the memory that a task on any chip touches; returns the chips that have all of it.
     pub(crate) fn bind_anywhere(
         &self,
         task: &Task,
@@ -198,7 +198,7 @@ impl State {
         Ok(chips)
     }
 
-    /// Adds what a host closure says it touches: of a domain's buffer every member's part, unless it names one.
+    /// Adds the memory that a host closure declares: of a domain's buffer every member's part, unless it names one.
     pub(crate) fn bind_on_host(
         &self,
         arg: Arg,
@@ -231,7 +231,7 @@ impl State {
         Ok(())
     }
 
-    /// What a chip's task says it touches beside its arguments.
+    /// Adds the memory that a chip's task declares in addition to its arguments.
     pub(crate) fn bind_extra(
         &self,
         chip: usize,
@@ -243,7 +243,7 @@ impl State {
         self.bind_arg(chip, arg, tag, spec, segments).map(drop)
     }
 
-    /// Keeps what a condition looks at.
+    /// Keeps the segment of a condition's signal.
     pub(crate) fn bind_signal(&self, signal: &Signal, segments: &mut Vec<Segment>) -> Result<()> {
         self.usable(signal.segment())?;
         keep(segments, signal.segment());
@@ -264,7 +264,7 @@ fn touch(spec: &mut Spec, arg: &Arg, tag: Tag) {
     }
 }
 
-/// The bytes of its segment that an argument is, if it is memory: of a block its rows alone.
+/// The bytes of its segment that an argument covers, if it is memory: of a block only its rows.
 pub(crate) fn view(arg: &Arg) -> Option<View> {
     match arg {
         Arg::Memory(span) | Arg::Window(span) => span.byte_range().map(View::range),

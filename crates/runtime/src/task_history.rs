@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
-/// Tasks sent to each chip that are remembered: as many as it can itself.
+/// How many tasks are remembered for each chip: as many as a chip records itself.
 const SENT_PER_CHIP: usize = 4096;
-/// Edges that are remembered for each of those.
+/// How many edges are remembered for each task.
 const EDGES_PER_TASK: usize = 4;
-/// Host tasks that are remembered.
+/// How many host tasks are remembered.
 const HOSTED: usize = 4096;
 
 /// See the [module](self).
@@ -50,7 +50,7 @@ impl TaskHistory {
         }
     }
 
-    /// The next number was given to this task.
+    /// The next number belongs to this task.
     pub(crate) fn sent(&mut self, task: u64) {
         if self.on {
             if self.sent.len() == self.capacity {
@@ -61,7 +61,7 @@ impl TaskHistory {
         }
     }
 
-    /// Others waited for this task, and it is done.
+    /// Other tasks waited for this task, which is done.
     pub(crate) fn waited_for(&mut self, task: u64, others: impl Iterator<Item = u64>) {
         if self.on {
             for other in others {

@@ -49,7 +49,7 @@ impl<T: Element> Tensor<T> {
         self.inner.device
     }
 
-    /// Some of its elements; shares the memory.
+    /// A range of its elements, in the same memory.
     ///
     /// # Errors
     /// If they are not all inside.

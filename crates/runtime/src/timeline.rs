@@ -1,8 +1,8 @@
-//! The records of chips, put together: what ran where and when, what waited for what.
+//! Timelines from the records of chips: what ran where and when, and what waited for what.
 //!
-//! Chips record in ticks of one clock; here they become rows, slices and arrows of a [`Timeline`]. Arrows are of two
-//! sorts: from the end of a task to the start of one that the engine let wait for it (of a chip's own graph, of the
-//! one whose end let it go), and from a notify to the end of the wait that it ended.
+//! Chips record in ticks of one clock; this module turns them into rows, slices and arrows of a [`Timeline`]. There
+//! are two sorts of arrows: from the end of a task to the start of a task that waited for it (in a chip's own graph,
+//! from the last one that it waited for), and from a notify to the end of the wait that it ended.
 
 use crate::chip::CORE_NAMES;
 use crate::node::State;
@@ -29,8 +29,8 @@ impl Epoch {
         }
     }
 
-    /// Picoseconds of a tick: the longer ago, the more exactly. A millisecond is enough, and chips take longer to come
-    /// up; the report of a failure must not wait for more.
+    /// Picoseconds of a tick; more exact after a longer time. A millisecond is enough, and bring-up takes longer. The
+    /// report of a failure does not wait for a better value.
     fn ps_per_tick(self) -> f64 {
         let (elapsed, ticks) = (self.at.elapsed(), tsc_clock::now().saturating_sub(self.ticks));
         if elapsed.as_millis() < 1 || ticks == 0 {
@@ -51,7 +51,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Leaves out what cannot be: what began before the chips did, or ended after it was read.
+    /// Drops impossible entries: those that began before the chips did, or ended after the record was read.
     pub(crate) fn checked(mut self) -> Records {
         let times = self.epoch.ticks..=self.now;
         for (record, _) in &mut self.chips {
@@ -64,17 +64,17 @@ impl Records {
     }
 }
 
-/// What each chip did last, for a report of a failure.
+/// The recent entries of each chip, for the report of a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recent {
     /// Chip by chip.
     pub chips: Box<[RecentChip]>,
 }
 
-/// What one chip did last.
+/// The recent entries of one chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecentChip {
-    /// Its workers, from below the one that tells this; empty if that is its node.
+    /// The workers above the chip, below the one that reports; empty if that is its node.
     pub path: String,
     /// The chip.
     pub device: Device,
@@ -82,7 +82,7 @@ pub struct RecentChip {
     pub lines: Vec<String>,
 }
 
-/// Entries of each chip in a report.
+/// The number of entries per chip in a report.
 const RECENT: usize = 6;
 
 impl Recent {
@@ -92,7 +92,7 @@ impl Recent {
         self.chips.iter().all(|chip| chip.lines.is_empty())
     }
 
-    /// The same as the worker above tells it.
+    /// The same, from the view of the worker above.
     pub(crate) fn below(&self, child: &str) -> impl Iterator<Item = RecentChip> {
         self.chips.iter().map(move |chip| RecentChip {
             path: match chip.path.as_str() {
@@ -197,7 +197,7 @@ fn scaled(ticks: u64, ps_per_tick: f64) -> u64 {
     (ticks as f64 * ps_per_tick) as u64
 }
 
-/// To three digits, as exact as a person wants it.
+/// Rounded to three digits.
 fn rounded(ps: u64) -> u64 {
     let unit = 10u64.pow(ps.max(1).ilog10().saturating_sub(2));
     ps / unit * unit
@@ -219,7 +219,7 @@ pub(crate) struct Part<'a> {
 type Place = (Option<usize>, u64);
 
 impl Part<'_> {
-    /// Where a cell is that the chips of the node with this number have recorded.
+    /// The cell with this number in the records of this node's chips.
     fn place(&self, node: usize, cell: u64) -> Place {
         let shared = self.wide.iter().any(|segment| u64::from(segment.0) == cell >> 32);
         ((!shared).then_some(node), cell)
@@ -288,7 +288,7 @@ pub(crate) fn assemble(title: String, parts: &[Part<'_>]) -> Timeline {
     timeline
 }
 
-/// A part on its way into a timeline.
+/// A node's part while it is added to a timeline.
 struct Assembly<'a> {
     timeline: &'a mut Timeline,
     origin: u64,
@@ -350,7 +350,7 @@ impl Assembly<'_> {
                 let used = record.entries.iter().any(|entry| usize::from(entry.core) == core);
                 rows[core] = used.then(|| self.row(format!("{}chip {device}, {name}", part.prefix)));
             }
-            // Of the chip's own graphs: when each ended, by number, and who waited for whom.
+            // For the chip's own graphs: when each task ended, by number, and which task waited for which.
             let mut inner: BTreeMap<u64, (u32, u64)> = BTreeMap::new();
             let mut inner_waits: Vec<(u64, u32, u64)> = Vec::new();
             for entry in &record.entries {

@@ -37,7 +37,7 @@ impl Bound {
     /// Refuses a time that cannot be.
     ///
     /// # Errors
-    /// [`BelowBound`] if `time_ps` is less than the bound, but for a picosecond of rounding per rank.
+    /// [`BelowBound`] if `time_ps` is less than the bound, except for a picosecond of rounding per rank.
     pub fn check(&self, time_ps: Ps, ranks: u32) -> Result<(), BelowBound> {
         if time_ps.saturating_add(Ps::from(ranks)) >= self.total_ps() {
             return Ok(());

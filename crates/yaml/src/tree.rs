@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
     /// A table that may only have these keys.
     ///
     /// # Errors
-    /// If it is no table, or has another key: named, with its line and the nearest valid one.
+    /// If it is not a table, or has an unknown key: the error has its line and the nearest valid key.
     pub fn table(&self, valid: &[&'static str]) -> Result<Table<'a>, ConfigError> {
         let Value::Table(entries) = &self.node.value else {
             return Err(self.malformed("a table", &format!("{}: ...", valid.first().unwrap_or(&"key"))));
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
     /// The keys of a table and what they hold, in the order written.
     ///
     /// # Errors
-    /// If it is no table.
+    /// If it is not a table.
     pub fn entries(&self) -> Result<Vec<(&'a str, Reader<'a>)>, ConfigError> {
         let Value::Table(entries) = &self.node.value else {
             return Err(self.malformed("a table", "key: ..."));
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
     /// What `read` makes of its text.
     ///
     /// # Errors
-    /// If it is no text, or `read` refuses it.
+    /// If it is not text, or `read` refuses it.
     pub fn unit<T>(&self, read: impl Fn(&str) -> Result<T, Problem>) -> Result<T, ConfigError> {
         read(self.text()?).map_err(|problem| self.error(problem))
     }

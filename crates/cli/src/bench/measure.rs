@@ -171,7 +171,7 @@ impl<'a> Bench<'a> {
         for i in 1..=calls {
             if fresh {
                 case.dirty();
-                // Twice: who is done long before the others sleeps in the first, and would come late to the call.
+                // Twice: a rank that is done long before the others sleeps in the first meeting, and would come late to the call.
                 self.comm.barrier()?;
                 self.comm.barrier()?;
                 entries[i] = tsc_clock::now().cast_signed();

@@ -1,7 +1,7 @@
 //! Tensor parallelism: `Linear -> AllReduce -> FFN` over all chips, in one orchestration.
 //!
 //! The tokens go through in batches. For each, a chip multiplies its shard of the linear layer and sends the pieces
-//! of the product to who adds them up; who has all pieces of its part adds them and sends the sum to everybody; and
+//! of the product to the chips that add them; a chip with all pieces of its part adds them and sends the sum to all; and
 //! the feed-forward network starts on a chip when the signal says that all parts of the sum are there. Nobody waits
 //! inside a kernel: while one batch is on its way, the chips work on the next.
 //!

@@ -1,6 +1,6 @@
-//! All-reduce: every rank gets the reduction of everybody's data.
+//! All-reduce: every rank gets the reduction of the data of all ranks.
 //!
-//! Five ways, one file each; [`all_reduce()`] takes the choice as a value. Bytes moved per rank for `S` bytes
+//! Five algorithms, one file each; [`all_reduce()`] takes the choice as a value. Bytes moved per rank for `S` bytes
 //! on `n` ranks:
 //!
 //! | | staged | read from slots | steps | exact |
@@ -36,9 +36,8 @@ pub const BY_TEAM: [Algorithm; 5] = [
     Algorithm::BidirectionalRing,
 ];
 
-/// `y[i]` becomes `x[i]` reduced over all ranks, on every rank, by the algorithm asked for.
-///
-/// In place if `y` is `x`. The same bits on every rank; the same bits for every exact algorithm (COL-1).
+/// `y[i]` becomes `x[i]` reduced over all ranks, on every rank, by the given algorithm. In place if `y` is `x`. The
+/// same bits on every rank; the same bits for every exact algorithm (COL-1).
 ///
 /// # Errors
 /// If it is not one of the five above, `x` and `y` are not equally long, the scratch cannot hold one element per half, or as

@@ -1,4 +1,4 @@
-//! One-phase all-reduce: everybody stages, meets, and reduces everybody.
+//! One-phase all-reduce: every rank stages its data, waits for all ranks, and reduces the data of all ranks.
 //!
 //! Least latency: one meeting, whatever the number of ranks; but every rank does all of the reading.
 //!

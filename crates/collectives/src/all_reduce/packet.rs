@@ -1,7 +1,7 @@
-//! Packet all-reduce: everybody puts packets, everybody reduces everybody's. For small data.
+//! Packet all-reduce: every rank puts packets to all others and reduces the packets of all ranks. For small data.
 //!
-//! As one-phase, but what is staged carries its own flag: up to 56 bytes travel with it, in one trip where one-phase has
-//! two, and more needs no meeting beside.
+//! As one-phase, but the data carries its own flag: up to 56 bytes share the flag's cache line and take one hop where
+//! one-phase takes two, and longer packets need no separate meeting.
 //!
 //! Traffic per rank, for `S` bytes on `n` ranks: `S` put, `(n-1) S` read, and a line more each; 1 step. Exact.
 
@@ -12,7 +12,8 @@ use crate::packets::Room;
 use ringwork_isa::{Core, In, Out, ReduceOp, Result};
 use ringwork_macros::flat;
 
-/// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; data and flags travel together.
+/// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; data and flags travel in the same packets. In place
+/// if `y` is `x`.
 ///
 /// In place if `y` is `x`.
 ///
@@ -33,8 +34,8 @@ pub async fn packet<C: Core>(core: &C, team: Team, x: In, y: Out, op: ReduceOp) 
     Ok(())
 }
 
-/// [`packet()`] of at most what one packet carries, and not of nothing. For callers who know that: the checks and the loop over
-/// chunks of [`packet()`] cost a call of 4 bytes a tenth of its time.
+/// [`packet()`] for at least one element and at most one packet. For callers that know the size: the checks and the
+/// loop over chunks of [`packet()`] cost a 4-byte call a tenth of its time.
 ///
 /// # Errors
 /// As [`Core::wait`].

@@ -1,8 +1,7 @@
 //! Ring all-reduce: partial sums travel once around, then the results do.
 //!
-//! Every rank reads from its left neighbour only, so each link carries the least possible. See
-//! [`lane`](crate::lane) for the steps. Inside a box a direct algorithm is always faster; between chips
-//! on a ring this one is.
+//! Every rank reads from its left neighbour only, so each link carries the least possible. See [`lane`](crate::lane)
+//! for the steps. In shared memory a direct algorithm is always faster; between chips on a ring this one is faster.
 //!
 //! Traffic per rank, for `S` bytes on `n` ranks: `S` staged, `2 S (n-1)/n` read from the left neighbour,
 //! `S` copied out; `2 (n-1)` steps. Not exact: part `p` is summed starting at rank `p + 1`, and rounded at

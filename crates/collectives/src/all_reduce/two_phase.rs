@@ -1,6 +1,6 @@
-//! Two-phase all-reduce: each rank reduces its part, then everybody pulls the parts together.
+//! Two-phase all-reduce: each rank reduces its part, then every rank pulls the reduced parts from their owners.
 //!
-//! Phase one is a reduce-scatter by way of the slots: part `r` of rank `r`'s slot becomes the reduction of part `r` of
+//! Phase one is a reduce-scatter through the slots: part `r` of rank `r`'s slot becomes the reduction of part `r` of
 //! all inputs. Phase two is an all-gather of these parts.
 //!
 //! Traffic per rank, for `S` bytes on `n` ranks: `S (n-1)/n` staged; `S` read and `S/n` written twice in phase one;

@@ -1,7 +1,7 @@
-//! All-gather: everybody gets the parts of everybody, in rank order.
+//! All-gather: every rank gets the parts of all ranks, in rank order.
 //!
-//! Model: stage, meet, pull each part from its owner. A part is pulled as soon as its owner has arrived,
-//! each rank starting at its own place, so that not everybody reads from rank 0 at once.
+//! Model: stage, meet, pull each part from its owner. A part is pulled as soon as its owner has arrived. Each rank
+//! starts at its own place, so that not all ranks read from rank 0 at once.
 //!
 //! Traffic per rank, for `S` bytes of output on `n` ranks: `S/n` staged, `S (n-1)/n` pulled; 1 step.
 
@@ -13,8 +13,8 @@ use ringwork_isa::{Core, In, Out, Result, part_range};
 
 /// Part `r` of `y` becomes rank `r`'s `x`, on every rank.
 ///
-/// `x` has as many elements as part `me` of `y`: the same on every rank if the ranks divide `y`. In place
-/// if `x` is that part of `y`.
+/// `x` has as many elements as part `me` of `y`: the same number on every rank if the ranks divide `y`. In place if
+/// `x` is that part of `y`.
 ///
 /// # Errors
 /// If the lengths do not fit, the scratch cannot hold one element per half, or as [`Core::wait`].

@@ -1,6 +1,6 @@
 //! All-to-all: every rank sends a part of its data to every rank.
 //!
-//! Model: stage one block for every other rank, meet, pull my block from everybody.
+//! Model: stage one block for every other rank, meet, pull my block from every rank.
 //!
 //! Traffic per rank, for `S` bytes of input on each of `n` ranks: `S (n-1)/n` staged and as much pulled; 1 step.
 
@@ -10,10 +10,8 @@ use crate::blocks::{block, stage_blocks};
 use crate::chunk::clip;
 use ringwork_isa::{Core, In, Out, Result, part_range};
 
-/// `y` becomes part `me` of everybody's `x`, one after the other in rank order.
-///
-/// `x` has the same length on every rank, and `y` is `ranks` times part `me` of it: as long as `x` if the
-/// ranks divide it, and then it may be in place.
+/// `y` becomes part `me` of the `x` of all ranks, in rank order. `x` has the same length on every rank, and `y` is
+/// `ranks` times part `me` of it: as long as `x` if the ranks divide it, and then it may be in place.
 ///
 /// # Errors
 /// If the lengths do not fit, the scratch cannot hold one element for every other rank per half, or as

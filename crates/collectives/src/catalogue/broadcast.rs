@@ -1,7 +1,7 @@
-//! Broadcast: everybody gets the root's data.
+//! Broadcast: every rank gets the root's data.
 //!
-//! Model: the root stages piece by piece and counts them; everybody else pulls each piece as soon as it is counted.
-//! Nobody waits for the slowest reader: what is staged stays until the operation after the next.
+//! Model: the root stages piece by piece and counts the pieces; all other ranks pull each piece as soon as it is
+//! counted. No rank waits for the slowest reader: staged data stays until the operation after the next.
 //!
 //! Traffic, for `S` bytes: the root stages `S`, every other rank pulls `S`; as many steps as there are pieces.
 
@@ -10,12 +10,12 @@ use crate::arguments::rooted;
 use crate::chunk::chunks;
 use ringwork_isa::{Compare, Core, In, Notify, Out, Rank, Result};
 
-/// How many pieces data is cut into, and the least and the most bytes of one: while the others pull one, the root stages
-/// the next.
+/// The number of pieces that data is cut into, and the least and the most bytes of a piece. While the other ranks
+/// pull one piece, the root stages the next.
 const PIECES: usize = 8;
 const LEAST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 32 << 10;
-/// After how many bytes all meet: a piece is read as soon as it is staged, however many follow.
+/// Ranks meet after this many bytes. A piece is read as soon as it is staged, however many follow.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// `y` becomes the root's `x`, on every rank; `x` elsewhere is not read.

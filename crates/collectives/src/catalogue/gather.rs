@@ -1,4 +1,4 @@
-//! Gather: one rank gets the data of everybody, in rank order.
+//! Gather: one rank gets the data of all ranks, in rank order.
 //!
 //! Model: stage, meet, the root pulls each part from its owner.
 //!
@@ -10,9 +10,8 @@ use crate::arguments::{member, same_length, times_ranks};
 use crate::blocks::pull_parts;
 use ringwork_isa::{Core, In, Out, Rank, Result};
 
-/// `y` on `root` becomes everybody's `x`, one after the other in rank order; `y` elsewhere is not touched.
-///
-/// `x` has the same length on every rank. In place if `x` on the root is its part of `y`.
+/// `y` on `root` becomes the `x` of all ranks, in rank order; `y` elsewhere is not changed. `x` has the same length
+/// on every rank. In place if `x` on the root is its part of `y`.
 ///
 /// # Errors
 /// If the root's `y` is not as long as all `x` together, `root` is not a member, the scratch cannot hold

@@ -1,4 +1,4 @@
-//! Reduce: the root gets the sum (or another reduction) of everybody's data.
+//! Reduce: the root gets the sum (or another reduction) of the data of all ranks.
 //!
 //! Model: all others stage, all meet, the root reduces their slots and its own data in rank order.
 //!

@@ -1,6 +1,6 @@
 //! Reduce-scatter: every rank gets its part of the reduction of everybody's data.
 //!
-//! Model: stage one block for every other rank, meet, reduce everybody's block for me in rank order.
+//! Model: stage one block for every other rank, meet, reduce the blocks of all ranks for me in rank order.
 //!
 //! Traffic per rank, for `S` bytes of input on each of `n` ranks: `S (n-1)/n` staged, `S` read, `S/n` written;
 //! 1 step. Exact (COL-1).

@@ -1,6 +1,6 @@
 //! Scatter: one rank deals its data out, one part to each.
 //!
-//! Model: the root stages one block for every other rank, all meet, everybody pulls its own block from the root.
+//! Model: the root stages one block for every other rank, all meet, every rank pulls its own block from the root.
 //!
 //! Traffic, for `S` bytes of output on each of `n` ranks: the root stages `S (n-1)`, every other rank pulls
 //! `S`; 1 step.

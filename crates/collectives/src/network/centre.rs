@@ -1,14 +1,14 @@
 //! All-reduce through the centre of a grid, over queues between neighbours.
 //!
-//! The grid is a list of dimensions, the innermost first: columns of cubes in a mesh, rows of cubes, then columns
-//! and rows of the chips that hold the meshes; or just the ring of a few chips. In every dimension the members of a
-//! line pass their data towards the line's centre, adding their own; the centres go on in the next dimension. Then
-//! the result goes back the same way. Neighbours only: no message crosses more than one link, and a torus is used
-//! as the mesh that it contains.
+//! The grid is a list of dimensions, the innermost first: columns of cubes in a mesh, rows of cubes, then columns and
+//! rows of the chips that hold the meshes; or only the ring of a few chips. In every dimension the members of a line
+//! pass their data towards the line's centre, each adding its own; the centres continue in the next dimension. Then
+//! the result returns along the same path. Only neighbours exchange messages: no message crosses more than one link,
+//! and a torus is used as the mesh that it contains.
 //!
-//! Steps on the longest way: twice the sum of half the dimensions, 12 for 2 x 3 chips of 4 x 4. Traffic of a member:
-//! at most one message in and out of each port each way. All members get the same bits; not exact, since partial
-//! results are rounded at every step.
+//! Steps on the longest path: twice the sum of half the dimensions, 12 for 2 x 3 chips of 4 x 4. Traffic of a member:
+//! at most one message in and out of each port in each direction. All members get the same bits; not exact, since
+//! partial results are rounded at every step.
 
 use super::{check, combine, refuse_average};
 use crate::chunk::chunks;
@@ -16,9 +16,9 @@ use ringwork_isa::{AnyTile, Core, Error, In, Out, Port, Queues, Rank, ReduceOp, 
 
 /// `y[i]` becomes `x[i]` reduced over all members of a grid, on every one of them.
 ///
-/// `sizes` are those of the dimensions, innermost first; the rank of a member is its place in dimension 0, plus its
-/// place in dimension 1 times the size of dimension 0, and so on. `queues` has two ports for each dimension, in
-/// order: to the place below, and to the one above. What is longer than a slot goes in pieces.
+/// `sizes` are the sizes of the dimensions, innermost first; the rank of a member is its place in dimension 0, plus
+/// its place in dimension 1 times the size of dimension 0, and so on. `queues` has two ports for each dimension, in
+/// order: to the place below, and to the one above. Data longer than a slot is split.
 ///
 /// # Errors
 /// If `x` and `y` are not equally long, the sizes do not multiply to the ranks, `op` is an average, or as
@@ -92,7 +92,7 @@ async fn reduce_and_return<C: Core>(
     op: ReduceOp,
 ) -> Result<AnyTile> {
     let mut tile = mine;
-    // The dimension in which I am not the centre: I pass my line's part on, and wait for the result there.
+    // A dimension in which I am not the centre: I pass my line's part on, and wait for the result there.
     let mut outermost = lines.len();
     for (dimension, line) in lines.iter().enumerate() {
         let (inward, outward) = match line.place.cmp(&line.centre()) {
@@ -118,7 +118,7 @@ async fn reduce_and_return<C: Core>(
         break;
     }
     for line in lines[..outermost].iter().rev() {
-        // The longer side first: it has further to go.
+        // The longer side first: its data has a longer path.
         for port in [line.below, line.above].into_iter().flatten() {
             core.send(port, &tile).await?;
         }
@@ -126,7 +126,7 @@ async fn reduce_and_return<C: Core>(
     Ok(tile)
 }
 
-/// Adds what comes to the centre of a line from both sides: the nearer end first, since it is there first.
+/// Adds the data from both sides at the centre of a line: the nearer end first, since its data arrives first.
 async fn gather<C: Core>(core: &C, line: &Line, tile: AnyTile, op: ReduceOp) -> Result<AnyTile> {
     let len = tile.len();
     let (below, above) = (line.centre(), line.size - 1 - line.centre());

@@ -1,12 +1,12 @@
 //! All-reduce dimension by dimension: rings inside rings.
 //!
-//! In each dimension of a grid the members of a line form a ring. Reduce-scatter around the innermost, then each
-//! with its part around the next, and so on; then all-gather the other way round. The sizes may be those of a torus,
-//! or of groups and their members: inside a group first, then between groups with what is left, a part of the
-//! data.
+//! In each dimension of a grid the members of a line form a ring. First a reduce-scatter around the innermost ring,
+//! then each member with its part around the next, and so on; then all-gathers in reverse order. The sizes may be
+//! those of a torus, or of groups and their members: first inside a group, then between groups with the remaining
+//! part of the data.
 //!
 //! A single lane uses one link of a member at a time. With [`Lanes::All`] the data is cut into one lane for each
-//! port: two for each dimension, around it one way and the other, each beginning in another dimension; so in a grid
+//! port, that is two for each dimension, one in each direction. Each lane begins in another dimension, so in a grid
 //! of equal sides every port is busy in every step.
 //!
 //! Not exact: sums are rounded at every step.
@@ -27,7 +27,7 @@ pub enum Lanes {
 
 /// `y[i]` becomes `x[i]` reduced over all members of a grid, on every one of them, ring by ring.
 ///
-/// `sizes` and ranks are as for [`centre`](super::centre()), but that lines are closed to rings. `queues` has two
+/// `sizes` and ranks are as for [`centre`](super::centre()), except that lines are closed to rings. `queues` has two
 /// ports for each dimension, in order: to the place before, and to the one after.
 ///
 /// # Errors
@@ -50,7 +50,7 @@ pub async fn by_dimensions<C: Core>(
         Lanes::One => 1,
         Lanes::All => (2 * rings.len()).max(1),
     };
-    // The largest message of a lane is what its first ring deals to each.
+    // The largest message of a lane is a part of its first ring.
     let smallest = rings.iter().map(|ring| ring.size as usize).min().unwrap_or(1);
     let each = queues.slot_len().saturating_mul(count).saturating_mul(smallest);
     for chunk in chunks(x.len(), each) {
@@ -60,7 +60,8 @@ pub async fn by_dimensions<C: Core>(
             .collect();
         for index in 0..lanes.first().map_or(0, Vec::len) {
             let now: Vec<&Step> = lanes.iter().filter_map(|steps| steps.get(index)).collect();
-            // In unequal sides lanes meet at a port; one after the other they need no more than a slot.
+            // With unequal sides two lanes use the same port at the same time; one after the other they need no more
+            // than a slot.
             let alike = |step: &Step| now.iter().filter(|s| s.way() == step.way()).count();
             let most = now.iter().map(|step| alike(step)).max().unwrap_or(0);
             let together = if most > queues.depth() as usize {
@@ -103,7 +104,7 @@ fn rings(queues: Queues, sizes: &[u32]) -> Result<Vec<Ring>> {
         let place = me / stride.max(1) % size.max(1);
         let first = me - place * stride;
         let at = |place: u32| Rank(first + place * stride);
-        // A dimension of one has nobody to speak to; of two, both neighbours are the same peer.
+        // A dimension of size one has no peer; in one of size two, both neighbours are the same peer.
         if size > 1 {
             rings.push(Ring {
                 place,
@@ -123,7 +124,8 @@ fn rings(queues: Queues, sizes: &[u32]) -> Result<Vec<Ring>> {
     Ok(rings)
 }
 
-/// One step of a lane: what goes out, and what comes in to be added or kept. There are many, so they are small.
+/// One step of a lane: the part to send, and the part to receive and add or keep. There are many steps, so they are
+/// small.
 struct Step {
     ring: usize,
     /// Around the ring to the place after, or to the one before.
@@ -134,12 +136,12 @@ struct Step {
 }
 
 impl Step {
-    /// Steps of the same way out use the same port.
+    /// Steps in the same direction use the same port.
     fn way(&self) -> (usize, bool) {
         (self.ring, self.up)
     }
 
-    /// Where it sends to, and where it receives from.
+    /// The ports to send to and to receive from.
     fn ports(&self, rings: &[Ring]) -> (Port, Port) {
         let Ring { before, after, .. } = rings[self.ring];
         if self.up { (after, before) } else { (before, after) }
@@ -162,7 +164,7 @@ fn steps(rings: &[Ring], lane: usize, range: Range<usize>) -> Vec<Step> {
         };
         let mut back = Vec::new();
         for step in 0..size - 1 {
-            // Partial sums move on by one; what I have added to last is the part after my place.
+            // Partial sums move on by one; the part that I added to last is the one after my place.
             let (out, come) = (part(place + size - step), part(place + 2 * size - step - 1));
             scatter.push(Step {
                 ring,

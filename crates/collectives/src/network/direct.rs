@@ -1,4 +1,4 @@
-//! Direct all-reduce by messages: each part to the member that adds it, and the sums to everybody.
+//! Direct all-reduce by messages: each part goes to the member that adds it, and the sum to all members.
 //!
 //! Two steps whatever the number of members, if every pair has a link of its own. Exact: each part is folded in rank
 //! order, wide, and rounded once.
@@ -9,8 +9,8 @@ use ringwork_isa::{Core, In, Out, Queues, Rank, ReduceOp, Result, part_range};
 
 /// `y[i]` becomes `x[i]` reduced over all members, on every one of them; each adds one part.
 ///
-/// Port `p` leads to rank `p`, joined to the port with the own rank's number there: as many ports as ranks, one of
-/// which is not used.
+/// Port `p` leads to rank `p`, and is joined to that rank's port with this rank's number. There are as many ports as
+/// ranks; one is unused.
 ///
 /// # Errors
 /// If `x` and `y` are not equally long, there are too few ports, or as [`Core::wait`].
@@ -18,7 +18,7 @@ pub async fn direct<C: Core>(core: &C, queues: Queues, x: In, y: Out, op: Reduce
     let (me, ranks) = (queues.rank().0, queues.ranks());
     check(&queues, x, y, ranks, 1)?;
     let (mine, n) = (me as usize, ranks as usize);
-    // Everybody but me, from my right neighbour on: so that not all send to the same at once.
+    // All members but me, beginning with my right neighbour, so that not all send to the same one at once.
     let others = || (1..ranks).map(|step| (me + step) % ranks);
     let port = |peer: u32| queues.port(peer, Rank(peer), me);
     for chunk in chunks(x.len(), queues.slot_len().saturating_mul(n)) {

@@ -1,12 +1,12 @@
 //! Double binary tree: two trees, each with half of the data, in pieces that follow each other.
 //!
-//! In a single tree half of the members are leaves, which only send once and receive once while others work. Of two
-//! trees over the same members, in which nobody is inside both, each carries half; so everybody sends and receives
-//! about as much as in a ring, with the depth of a tree. (Sanders, Speck, Träff: Two-tree algorithms for full
-//! bandwidth broadcast, reduction and scan, 2009.)
+//! In a single tree half of the members are leaves, which send once and receive once while others work. Here two
+//! trees over the same members carry half of the data each, and no member is an inner node of both. So all members
+//! send and receive about as much as in a ring, with the depth of a tree. (Sanders, Speck, Träff: Two-tree algorithms
+//! for full bandwidth broadcast, reduction and scan, 2009.)
 //!
-//! Pieces go up one after the other; a member takes the result of a piece from above while later ones are still on
-//! their way up. How far it overlaps depends on the slots of a queue: with one slot it does not.
+//! Pieces go up one after the other; a member receives the result of a piece from above while later ones are still on
+//! their way up. How much this overlaps depends on the slots of a queue: with one slot it does not overlap.
 //!
 //! # Invariants
 //! - **TREE-1 (turns).** In turn `t` a member sends piece `t` up the tree that it is inside of, and piece `t + ahead`
@@ -81,15 +81,15 @@ pub async fn double_tree<C: Core>(core: &C, queues: Queues, x: In, y: Out, op: R
 
 /// My place in one of the trees.
 struct Branch {
-    /// How many turns after its own way up a piece is taken from above.
+    /// After how many turns of its own upward path a piece is received from above.
     behind: usize,
     above: Option<Port>,
     below: [Option<Port>; 2],
 }
 
 impl Branch {
-    /// In tree 1 members are counted from the other end, or from one further if they are odd in number: so who is
-    /// inside one tree is a leaf of the other.
+    /// Tree 1 counts members from the other end, or from one further if their number is odd, so that an inner member
+    /// of one tree is a leaf of the other.
     fn new(queues: Queues, tree: u32) -> Result<Branch> {
         let (me, ranks) = (queues.rank().0, queues.ranks());
         let even = ranks.is_multiple_of(2);
@@ -135,7 +135,7 @@ impl Branch {
         self.below.iter().all(Option::is_none)
     }
 
-    /// Adds what comes from below to mine and sends it up; at the top, it is the result.
+    /// Adds the pieces from below to mine and sends the sum up; at the top, the sum is the result.
     async fn up<C: Core>(&self, core: &C, mine: AnyTile, op: ReduceOp) -> Result<Option<AnyTile>> {
         let mut tile = mine;
         for port in self.below.into_iter().flatten() {

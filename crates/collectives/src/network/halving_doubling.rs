@@ -1,8 +1,8 @@
 //! Recursive halving and doubling: half the data with the furthest partner, a quarter with the next, and back.
 //!
-//! As few steps as a tree, as few bytes as a ring, if partners at every distance are equally near. Of a number of
-//! members that is no power of two, those beyond it hand their data to a partner first and get the result last.
-//! Not exact: sums are rounded at every step.
+//! As few steps as a tree, as few bytes as a ring, if partners at every distance are equally near. If the number of
+//! members is not a power of two, those beyond it first hand their data to a partner and get the result last. Not
+//! exact: sums are rounded at every step.
 
 use super::{check, combine, refuse_average};
 use crate::chunk::chunks;
@@ -10,8 +10,8 @@ use ringwork_isa::{AnyTile, Core, In, Out, Queues, Rank, ReduceOp, Result};
 
 /// `y[i]` becomes `x[i]` reduced over all members, on every one of them, by exchange with partners.
 ///
-/// Port `p` leads to the member whose rank differs in bit `p`, and to its port `p`; the last, to the member beyond
-/// the power of two or its partner. Ports: the bits of the number of ranks.
+/// Port `p` leads to the member whose rank differs in bit `p`, and to its port `p`; the last port leads to the member
+/// beyond the power of two, or to its partner. The number of ports is the number of bits of the number of ranks.
 ///
 /// # Errors
 /// If `x` and `y` are not equally long, there are too few ports, `op` is an average, or as [`Core::wait`].

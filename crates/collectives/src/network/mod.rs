@@ -1,9 +1,9 @@
 //! All-reduce for networks: tiles pushed through queues between neighbours.
 //!
-//! Inside a box a direct algorithm over shared memory is always the best. Between chips what counts is how many
-//! messages follow each other, how far they go, and how much each link carries; so there are several, and a machine
-//! decides. None needs a scratch buffer or a barrier: [`Queues`] hold what is under way, and
-//! their credits keep members in step. With latency `a`, time per byte `b`, `g` to add one, `n` members, `S` bytes:
+//! In shared memory a direct algorithm is always the best. Between chips the cost is how many messages follow each
+//! other, how far they go, and how much each link carries; so there are several algorithms, and the machine decides.
+//! None needs a scratch buffer or a barrier: [`Queues`] hold the messages in flight, and their credits keep members
+//! in step. With latency `a`, time per byte `b`, `g` to add one byte, `n` members, `S` bytes:
 //!
 //! | | time | links | exact |
 //! |---|---|---|---|
@@ -14,7 +14,7 @@
 //! | [`double_tree()`] | about `4 log2 n a + 2 S b`, in pieces | two trees | no |
 //! | [`centre()`] | `2 sum(d/2) (a + S b)` | lines | no |
 //!
-//! What does not fit the slots goes in pieces. Whichever it is, all members get the same bits; the exact one gives
+//! Data that does not fit the slots is split. With each algorithm, all members get the same bits; the exact one gives
 //! those of every other exact algorithm (COL-1).
 
 mod centre;
@@ -44,7 +44,7 @@ pub fn ports(algorithm: Algorithm, grid: &[u32]) -> u32 {
     }
 }
 
-/// Slots of a queue unless it is said how many: as many as let an algorithm go on without waiting for credits.
+/// The default number of slots of a queue: as many as let an algorithm run without waiting for credits.
 pub(crate) fn usual_slots(algorithm: Algorithm) -> u32 {
     match algorithm {
         Algorithm::Centre => 1,
@@ -53,12 +53,12 @@ pub(crate) fn usual_slots(algorithm: Algorithm) -> u32 {
     }
 }
 
-/// A tree cuts its half of the data into so many pieces, enough for its levels to overlap, if they are of so many bytes
-/// at least.
+/// A tree cuts its half of the data into this many pieces, enough for its levels to overlap, if each piece has at
+/// least this many bytes.
 const TREE_PIECES: usize = 32;
 const TREE_PIECE_BYTES: usize = 16 << 10;
 
-/// Elements of the longest message of `count` elements, if everything goes at once.
+/// Elements of the longest message of `count` elements, if all of it is sent at once.
 pub(crate) fn longest_message(
     algorithm: Algorithm,
     grid: &[u32],
@@ -80,7 +80,7 @@ pub(crate) fn longest_message(
     }
 }
 
-/// What every one of these checks first (COL-4).
+/// The checks that all of these do first (COL-4).
 #[track_caller]
 fn check(queues: &Queues, x: In, y: Out, needed: u32, slot: usize) -> Result<()> {
     same_length("`y`", y.len(), x.len())?;
@@ -100,7 +100,7 @@ fn check(queues: &Queues, x: In, y: Out, needed: u32, slot: usize) -> Result<()>
     Ok(())
 }
 
-/// Partial results are combined two at a time: that cannot average.
+/// Partial results are combined two at a time, so they cannot be averaged.
 #[track_caller]
 fn refuse_average(op: ReduceOp) -> Result<()> {
     if op == ReduceOp::Avg {
@@ -115,7 +115,7 @@ async fn combine<C: Core>(core: &C, a: &AnyTile, b: &AnyTile, op: ReduceOp) -> R
     fold(core, &[a, b], op).await
 }
 
-/// Combines tiles element by element in the order given, for what that costs the vector engine.
+/// Combines tiles element by element in the given order, in the time that the vector engine takes for it.
 async fn fold<C: Core>(core: &C, tiles: &[&AnyTile], op: ReduceOp) -> Result<AnyTile> {
     let folded = AnyTile::fold(tiles, op)?;
     let elements = tiles.iter().skip(1).map(|tile| tile.len() as u64).sum();

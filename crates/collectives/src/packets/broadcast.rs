@@ -1,4 +1,4 @@
-//! Broadcast in packets, whose root does not wait: it goes on when its packet is put.
+//! Broadcast in packets. The root does not wait: it returns when its packet has been put.
 //!
 //! # Model
 //! Every broadcast (of more than a packet carries: each chunk of one) has the next number `b`, the same on every rank, and
@@ -11,7 +11,7 @@
 //! - **RING-2 (read before written).** A place is written again, for `b + P`, after a meeting that began after every rank had ended
 //!   `b`: one of every `P` numbers in a row begins the ring.
 //!
-//! Beside the meetings no epoch of the team is taken, and nothing of its scratch: other operations neither see nor mind
+//! Except for the meetings, no epoch of the team and none of its scratch is used: other operations do not depend on
 //! how far a root is ahead.
 
 use crate::arguments::rooted;
@@ -21,10 +21,9 @@ use ringwork_isa::{
 };
 use ringwork_macros::flat;
 
-/// The packets of a ring of `ranks`: how far a root may be ahead.
-///
-/// Those of two ranks stay in their nearest caches. With more, who may share cores, a meeting costs more than that is worth: every
-/// rank needs a turn for it.
+/// The packets in a ring of `ranks`, which is how far a root may be ahead. The packets of two ranks stay in their
+/// first-level caches. With more ranks, which may share cores, a meeting costs more than that: it needs a turn of
+/// every rank.
 #[must_use]
 #[inline]
 pub const fn ring_packets(ranks: usize) -> usize {
@@ -35,7 +34,8 @@ const _: () = assert!(
     "numbers wrap, and places go on in their order"
 );
 
-/// `y` becomes the root's `x`; as [`broadcast`](crate::broadcast()), but the root may return before anybody else has begun.
+/// `y` becomes the root's `x`; as [`broadcast`](crate::broadcast()), but the root may return before the other ranks
+/// have begun.
 ///
 /// # Errors
 /// As [`broadcast`](crate::broadcast()).
@@ -58,7 +58,7 @@ pub async fn broadcast<C: Core>(core: &C, ring: &Ring, x: In, y: Out, root: Rank
     Ok(())
 }
 
-/// The root's side of a [`broadcast`] of at most what one packet carries, and not of nothing.
+/// The root's side of a [`broadcast`] of at least one element and at most one packet.
 ///
 /// # Errors
 /// As [`Core::wait`].
@@ -69,14 +69,15 @@ pub async fn give<C: Core>(core: &C, ring: &Ring, x: In) -> Result<()> {
     core.notify(ring.given.signal(), Notify::Set(number.into())).await
 }
 
-/// Everybody else's side of it.
+/// The side of all other ranks.
 ///
 /// # Errors
 /// As [`Core::wait`].
 #[flat]
 pub async fn take<C: Core>(core: &C, ring: &Ring, y: Out, root: Rank) -> Result<()> {
     let number = ring.begin(core).await?;
-    // Before it waits: so ranks that share its core know that it needs no turn until the packet has come.
+    // Notified before waiting, so that ranks on the same core know that this rank needs no turn until the packet has
+    // come.
     core.notify(ring.given.signal(), Notify::Set(number.into()))
         .await?;
     core.get_packet(y, &ring.packets.on(root)?, number).await
@@ -92,7 +93,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Of packets of so many `lines`.
+    /// For packets of this many `lines`.
     pub(crate) fn new(area: Shared<i64>, given: OwnSignal, meet: Barrier, lines: usize) -> Result<Ring> {
         let words = lines * LINE_WORDS;
         let places = ring_packets(area.ranks() as usize);
@@ -111,7 +112,7 @@ impl Ring {
         self.packets.payload_bytes()
     }
 
-    /// The number of this rank's next broadcast; meets everybody if the ring begins anew with it (RING-2).
+    /// The number of this rank's next broadcast. All ranks meet here if the ring starts again with it (RING-2).
     #[flat]
     async fn begin<C: Core>(&self, core: &C) -> Result<Epoch> {
         let number = Epoch::of(core.own_value(self.given).await?).next();

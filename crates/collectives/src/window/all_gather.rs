@@ -1,4 +1,4 @@
-//! All-gather in a window, in place: everybody pulls everybody's slice.
+//! All-gather in a window, in place: every rank pulls the slices of all others.
 //!
 //! Traffic per rank, for `S` bytes of result on `n` ranks: `S (n-1)/n` pulled; 2 meetings.
 
@@ -19,8 +19,8 @@ pub async fn all_gather<C: Core>(core: &C, meet: Barrier, data: Shared) -> Resul
     meet.arrive_and_wait(core).await
 }
 
-/// Pulls every part of `data` but mine from its owner. Needs a meeting before and after: of my memory,
-/// others read part `me`, which nobody writes, and I write the rest, which nobody reads (WIN-3).
+/// Pulls every part of `data` but mine from its owner. Needs a meeting before and after: others read part `me` of my
+/// memory, which nobody writes, and I write the rest, which nobody reads (WIN-3).
 pub(super) async fn pull_slices<C: Core>(core: &C, data: Shared) -> Result<()> {
     let (me, ranks) = (data.me().0, data.ranks());
     for step in 1..ranks {

@@ -1,22 +1,22 @@
-//! All-reduce in a window, in place: slices are reduced, each by one rank, then they are spread.
+//! All-reduce in a window, in place: each rank reduces one slice, then the slices are distributed.
 //!
 //! Traffic per rank, for `S` bytes on `n` ranks: `S` read and `S/n` written for the slice; then either
 //! `S (n-1)/n` pushed (2 meetings, the least traffic of all) or as much pulled (3 meetings).
 //!
-//! Where ranks share cores, what costs is that each of them has its turn between two meetings. Then only as many push as
-//! there are cores: the others come, say so, and need no other turn until all is done.
+//! If ranks share cores, the cost is the turn that each rank needs between two meetings. Then only as many ranks push
+//! as there are cores; the others arrive, post that, and need no other turn until the end.
 
 use super::all_gather::pull_slices;
 use crate::arguments::same_domain;
 use ringwork_isa::{Barrier, Compare, Core, Epoch, Notify, ReduceOp, Result, Shared};
 use ringwork_macros::flat;
 
-/// How reduced slices reach everybody.
+/// How reduced slices reach all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Spread {
-    /// Everybody pulls: nobody writes to memory that a peer holds in its cache.
+    /// Every rank pulls: nobody writes to memory that a peer holds in its cache.
     Pull,
-    /// The first so many ranks push their slices to all: one meeting fewer. The same number on every rank.
+    /// The first this many ranks push their slices to all: one meeting fewer. The same number on every rank.
     Push(u32),
 }
 
@@ -54,7 +54,7 @@ async fn pull<C: Core>(core: &C, meet: Barrier, data: Shared, op: ReduceOp) -> R
 
 #[flat]
 async fn push<C: Core>(core: &C, meet: Barrier, data: Shared, op: ReduceOp, workers: u32) -> Result<()> {
-    // The barrier's own steps, one by one.
+    // The steps of the barrier, one by one.
     let (me, own) = (data.me().0, meet.signals().own(0)?);
     let (arrivals, begun) = (own.signal(), Epoch::of(core.own_value(own).await?).next());
     let done = begun.next();
@@ -66,8 +66,9 @@ async fn push<C: Core>(core: &C, meet: Barrier, data: Shared, op: ReduceOp, work
         let slice = data.part(workers as usize, me as usize)?;
         core.reduce(slice.on_all(), slice.on_all(), op).await?;
     }
-    // Who does no work says both at once: nobody waits for more of it. So it may be two epochs from one that has not begun
-    // (BAR-3 says one); but nothing is staged in these two, and it goes on when the workers are done, so all have begun.
+    // A rank without work posts both epochs at once: no rank waits for it a second time. So it may be two epochs
+    // ahead of a rank that has not begun (BAR-3 allows one). But nothing is staged in these two epochs, and it
+    // continues only when all workers are done, so all ranks have begun.
     core.notify(arrivals, Notify::Set(done.into())).await?;
     core.wait_on(arrivals, 0..workers, Compare::Ge, done).await
 }

@@ -1,6 +1,6 @@
-//! Broadcast in a window: the root pushes a part of its data to everybody, and everybody pulls the rest meanwhile.
+//! Broadcast in a window: the root pushes one part of its data to all ranks, which pull the rest from it meanwhile.
 //!
-//! Each byte is copied once to each rank, as when all is pulled, but nobody is idle.
+//! Each byte is copied once to each rank, as if all ranks pulled everything, but no rank is idle.
 //!
 //! Traffic, for `S` bytes on `n` ranks: the root pushes `S/n` to each other, and each of those pulls `S (n-1)/n`; 2 meetings.
 
@@ -18,8 +18,8 @@ pub async fn broadcast<C: Core>(core: &C, meet: Barrier, data: Shared, root: Ran
         return Ok(());
     }
     let (me, ranks) = (data.me(), data.ranks());
-    // Of this part the root is the only reader and the only writer, everywhere, until we meet; of the others, each rank is
-    // of its own (WIN-3).
+    // The root is the only reader and writer of this part on all ranks until the meeting; each rank is the only
+    // writer of its other parts (WIN-3).
     let pushed = part_range(data.len(), ranks as usize, root.0 as usize);
     meet.arrive_and_wait(core).await?;
     if me == root {

@@ -1,4 +1,4 @@
-//! Collectives on data that already lives in a window: nothing is staged, nothing is copied twice.
+//! Collectives on data that already lies in a window: nothing is staged, nothing is copied twice.
 //!
 //! Each works on a window buffer of the same size on every rank and needs only the domain's barrier. That
 //! may be the barrier of a [`Team`](crate::Team); the calls then mix with the team's operations (they take

@@ -1,4 +1,4 @@
-//! All-gather and all-to-all whose input lies in a window: everybody pulls what it gets from where it lies.
+//! All-gather and all-to-all with an input in a window: every rank pulls its part from where it lies.
 //!
 //! Traffic per rank, for an input of `S` bytes on `n` ranks: all-gather pulls `(n-1) S`, all-to-all `S (n-1)/n`; 2 meetings.
 
@@ -28,8 +28,8 @@ pub async fn all_to_all_into<C: Core>(core: &C, meet: Barrier, x: Shared, y: Out
     pull(core, meet, x, y, |theirs| Ok(theirs.part(ranks, me)?.into())).await
 }
 
-/// Part `r` of `y` becomes what `mine` takes of rank `r`'s `x`. Of `x` everybody reads, and nobody writes; `y` is mine
-/// alone (WIN-3).
+/// Part `r` of `y` becomes the part of rank `r`'s `x` that `mine` selects. All ranks read `x`, and nobody writes it;
+/// only I use `y` (WIN-3).
 async fn pull<C: Core>(
     core: &C,
     meet: Barrier,
@@ -37,7 +37,8 @@ async fn pull<C: Core>(
     y: Out,
     mine: impl Fn(Shared) -> Result<In>,
 ) -> Result<()> {
-    // Of nothing, everybody knows that it is nothing; that a rank's own part is empty, nobody else does.
+    // If the whole input is empty, every rank knows it and returns at once. If only a rank's own part is empty, the
+    // other ranks do not know that, so it takes part.
     if x.is_empty() {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use std::convert::identity;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// What reduces elements of `dtype`, if the processor has AVX2 and F16C (ARITH-1).
+/// The reducer of elements of `dtype`, if the processor has AVX2 and F16C (ARITH-1).
 pub(super) fn reducer<D: Target>(dtype: Dtype) -> Reducer<D> {
     with_dtype!(dtype, T => reduce_elements::<T, D>)
 }

@@ -160,7 +160,7 @@ impl Isa {
         unsafe { reduce_with(self.reducer(dtype), op, places, sources, count) }
     }
 
-    /// What reduces elements of `dtype` at this level.
+    /// The reducer of elements of `dtype` at this level.
     fn reducer<D: Target>(self, dtype: Dtype) -> Reducer<D> {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -254,13 +254,13 @@ pub unsafe fn reduce_to_each(
     unsafe { Isa::best().reduce_to_each(dtype, op, places, sources, count) }
 }
 
-/// [`reduce`] of one element type, looked up: for who has more time before than after.
+/// [`reduce`] of one element type, resolved in advance, so that dispatch happens before a wait instead of after it.
 ///
 /// # Safety
 /// To be called as [`reduce`], with the element type that it was looked up for.
 pub type Reducer<D = *mut u8> = unsafe fn(ReduceOp, D, &[*const u8], usize);
 
-/// What reduces elements of `dtype` on this processor.
+/// The reducer of elements of `dtype` on this processor.
 #[must_use]
 #[inline]
 pub fn reducer(dtype: Dtype) -> Reducer {
@@ -288,9 +288,9 @@ unsafe fn reduce_with<D>(reducer: Reducer<D>, op: ReduceOp, dst: D, sources: &[*
     unsafe { reducer(op, dst, sources, count) }
 }
 
-/// Where a result is written.
+/// The destination of a result.
 trait Target: Copy {
-    /// In how many places.
+    /// The number of destinations.
     fn count(self) -> usize;
     /// One of them.
     fn place(self, index: usize) -> *mut u8;

@@ -6,7 +6,7 @@ use ringwork_isa::{Dtype, ReduceOp, bf16, f8e4m3, f8e5m2, f16, with_dtype};
 use std::arch::aarch64::*;
 use std::convert::identity;
 
-/// What reduces elements of `dtype`, if the processor has NEON (ARITH-1).
+/// The reducer of elements of `dtype`, if the processor has NEON (ARITH-1).
 pub(super) fn reducer<D: Target>(dtype: Dtype) -> Reducer<D> {
     with_dtype!(dtype, T => reduce_elements::<T, D>)
 }

@@ -51,7 +51,7 @@ cell! {
     i64: AtomicI64, identity, identity
 }
 
-/// What reduces elements of `dtype`.
+/// The reducer of elements of `dtype`.
 pub(super) fn reducer<D: Target>(dtype: Dtype) -> Reducer<D> {
     with_dtype!(dtype, T => reduce_elements::<T, D>)
 }

@@ -9,10 +9,10 @@ use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::sync::OnceLock;
 
-/// Copies of less are over before the instruction has begun.
+/// Shorter copies end before the string instruction has started up.
 pub(super) const LEAST_BYTES: usize = 2 << 10;
 
-/// Whether it is the fastest way on this processor; looked up once per process.
+/// Whether the string instruction is the fastest copy on this processor; looked up once per process.
 #[inline]
 pub(super) fn is_fastest() -> bool {
     static FASTEST: OnceLock<bool> = OnceLock::new();

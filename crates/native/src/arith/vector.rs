@@ -310,8 +310,9 @@ pub(super) unsafe fn copy<R: Register>(dst: *mut u8, src: *const u8, bytes: usiz
     // SAFETY: `at` plus what is loaded and stored never exceeds `bytes` (ARITH-2).
     unsafe {
         if bytes >= BLOCK * R::BYTES {
-            // A store across two lines takes twice as long, and what `malloc` gives begins in the middle of one: after the first
-            // register, which may lie so, the others do not. A load across two lines costs next to nothing.
+            // A store across two lines takes twice as long, and memory from `malloc` starts in the middle of a line.
+            // Only the first register may cross a line; the following ones are aligned. A load across two lines costs
+            // next to nothing.
             R::load(src).store(dst);
             at = R::BYTES - dst.addr() % R::BYTES;
         }

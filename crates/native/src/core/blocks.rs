@@ -1,14 +1,13 @@
-//! Moving blocks: copy, load and store of rows that lie apart.
-//!
-//! The extent of a block is resolved once; then its rows are copied one by one. Its numbers are checked again here, because
-//! the rows are inside what was resolved only if they fit the extent (BLK-1).
+//! Moving blocks: copy, load and store of rows with gaps between them. The extent of a block is resolved once; then
+//! its rows are copied one by one. Row numbers are checked again here: only rows that fit the extent lie in resolved
+//! memory (BLK-1).
 
 use super::{At, NativeCore, lent, not_mapped};
 use crate::arith;
 use crate::trace::progress::Doing;
 use ringwork_isa::{BlockSpan, ErrorKind, Place, Result, TileValues, block_operands};
 
-/// Rows in memory: where the first begins, and the bytes from one to the next.
+/// The rows of a block in memory: the address of the first, and the bytes from one row to the next.
 #[derive(Clone, Copy)]
 struct Rows<P> {
     first: P,
@@ -34,7 +33,7 @@ impl NativeCore {
         }
         let (rows, row_bytes) = size(&dst);
         // SAFETY: both were resolved to these rows, in attached segments, which live as long as self, and do not overlap.
-        // Other processes may write them meanwhile: see `arith`.
+        // Other processes may write these bytes meanwhile: see `arith`.
         self.timed(Doing::Copy, rows * row_bytes, || unsafe {
             copy_rows(
                 to,
@@ -70,7 +69,7 @@ impl NativeCore {
         let to = self.resolve_block(dst, true, at)?;
         let (rows, row_bytes) = size(dst);
         if tile.bytes().len() != rows * row_bytes {
-            return Ok(()); // It is hollow: there is nothing to write.
+            return Ok(()); // A tile without values: nothing is written.
         }
         arith::readable(tile.bytes(), |first| {
             let from = Rows {
@@ -105,7 +104,7 @@ impl Rows<*mut u8> {
     }
 }
 
-/// Rows of a block that was resolved, so they fit memory, and bytes of each.
+/// Rows of a resolved block, and the bytes of each row.
 fn size(block: &BlockSpan) -> (usize, usize) {
     let number = |number: u64| usize::try_from(number).unwrap_or(0);
     let row_bytes = number(block.columns).saturating_mul(block.extent.dtype.bytes());

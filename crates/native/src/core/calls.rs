@@ -1,4 +1,4 @@
-//! Which collective call a rank is in, as the others see it, and what is said when they disagree.
+//! Which collective call each rank is in, published for the others, and the error when two ranks disagree.
 
 use super::waits::Awaited;
 use super::{At, NativeCore};
@@ -7,8 +7,8 @@ use crate::segment::Attached;
 use ringwork_isa::{Compare, Error, ErrorKind, Fingerprint, Rank, Result, Signals};
 use std::sync::Arc;
 
-/// The collective call under way, if any, as it lies in shared memory: a handful of words, for every instruction looks
-/// at it.
+/// The collective call in progress, if any, as it lies in shared memory. It is only a few words, because every
+/// instruction reads it.
 #[derive(Debug, Default)]
 pub(super) struct CallUnderWay(std::cell::Cell<[u64; 2]>);
 
@@ -20,7 +20,7 @@ impl CallUnderWay {
         (words[0] != 0).then(|| (sequence(words), words))
     }
 
-    /// What tells the packets of this call from those of others.
+    /// The tag that tells packets of this call from packets of other calls.
     #[inline(always)]
     pub(super) fn tag(&self) -> u64 {
         let [head, count] = self.0.get();
@@ -28,17 +28,17 @@ impl CallUnderWay {
     }
 }
 
-/// The number of the call that these words are.
+/// The sequence number in these words.
 #[inline(always)]
 fn sequence([head, _]: [u64; 2]) -> u32 {
     (head >> 32) as u32
 }
 
-/// Where ranks say which call they are in.
+/// Where each rank publishes the call that it is in.
 #[derive(Clone, Debug)]
 pub(super) struct Calls {
     row: Signals,
-    /// The segment that they are in, and where in it mine was found.
+    /// The segment with these cells, and the index of mine in it.
     home: Arc<Attached>,
     mine: u64,
 }
@@ -56,8 +56,8 @@ impl Calls {
 }
 
 impl NativeCore {
-    /// What a signal means beside which there is no note of my call, which is `words`: that the peer has been in it and
-    /// has gone on, or that it is in another.
+    /// The diagnosis of a signal that does not carry the note `words` of my call: the peer has finished this call and
+    /// gone on, or it is in a different one.
     #[cold]
     #[inline(never)]
     pub(super) fn other_note(
@@ -85,20 +85,20 @@ impl NativeCore {
         }))
     }
 
-    /// Whether `peer` says that it is in another call of the same number.
+    /// The error if `peer` has published a different call under the same sequence number.
     pub(super) fn mismatch(&self, peer: Rank) -> Option<Error> {
         let (sequence, mine) = self.call.get()?;
         self.mismatch_with(peer, mine, self.calls.as_ref()?.of(peer)?.noted(sequence))
     }
 
-    /// Whether `peer` is in another call than I was in under that number.
+    /// Whether `peer` was in a different call than I was under that sequence number.
     pub(super) fn parting(&self, peer: Rank) -> Option<Error> {
         let calls = self.calls.as_ref()?;
         let theirs = self.last_call(peer)?;
         self.mismatch_with(peer, calls.mine().noted(theirs.sequence()), theirs.words())
     }
 
-    /// An error, if these are two calls of the same number, and not the same.
+    /// An error, if these two calls have the same sequence number and differ.
     fn mismatch_with(&self, peer: Rank, mine: [u64; 2], theirs: [u64; 2]) -> Option<Error> {
         let same = mine == theirs;
         let (mine, theirs) = (Fingerprint::from_words(mine)?, Fingerprint::from_words(theirs)?);
@@ -118,22 +118,22 @@ impl NativeCore {
         )
     }
 
-    /// Where ranks say which collective call they are in: a cell of each that nothing else touches, in `home`.
+    /// Publishes the collective calls of the ranks in a cell of each rank that nothing else uses, in `home`.
     pub fn set_calls(&mut self, home: Arc<Attached>, row: Signals) {
         let mine = row.at(0).ok().filter(|signal| home.signal(signal).is_some());
         let mine = mine.and_then(|signal| signal.offset());
         self.calls = mine.map(|mine| Calls { row, home, mine });
     }
 
-    /// Says which collective call the instructions until the next `enter` or `leave` belong to. Signals are
-    /// marked with it, and waiting compares: ranks that disagree get [`ErrorKind::Mismatch`].
+    /// Publishes the collective call that the instructions until the next `enter` or `leave` belong to. Signals carry
+    /// a note of it and waits compare the note, so ranks that disagree get [`ErrorKind::Mismatch`].
     #[inline(always)]
     pub fn enter(&self, call: Fingerprint) {
         self.call.0.set(call.words());
         self.announce(call);
     }
 
-    /// Says what this rank does, for the diagnosis of others, without marking signals with it.
+    /// Publishes what this rank does, so that other ranks can name it in errors. Signals carry no note of it.
     #[inline(always)]
     pub fn announce(&self, call: Fingerprint) {
         if let Some(cell) = self.calls.as_ref().map(Calls::mine) {
@@ -142,13 +142,13 @@ impl NativeCore {
         }
     }
 
-    /// Says that the call is over.
+    /// Publishes that the call is over.
     #[inline(always)]
     pub fn leave(&self) {
         self.call.0.set([0; 2]);
     }
 
-    /// How far `peer`'s counters in this row are behind mine, all together.
+    /// By how much the counters of `peer` in this row are behind mine, in total.
     #[must_use]
     pub fn lag(&self, row: Signals, peer: Rank) -> i64 {
         let value = |index: u32, rank: Rank| {
@@ -159,7 +159,7 @@ impl NativeCore {
         (0..row.count).filter_map(behind).sum()
     }
 
-    /// The last call that a rank began, if it has begun any.
+    /// The last call that a rank has begun, if any.
     #[must_use]
     pub fn last_call(&self, rank: Rank) -> Option<Fingerprint> {
         let cell = self.calls.as_ref()?.of(rank)?;

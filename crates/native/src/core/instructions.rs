@@ -1,8 +1,8 @@
-//! The instructions. Each is done when it is issued, and its future is nothing but the result.
+//! The instructions. Each is done when it is issued; its future only carries the result.
 //!
-//! What is kept in a future until it is awaited is written to memory and read back in other pieces, which the processor
-//! does only after all stores before; and that is the time of a whole message when one of them is to a line that another
-//! core has.
+//! A value that is kept in a future until it is awaited is written to memory and read back in other pieces. Such a
+//! load cannot be forwarded from the store buffer; it waits for all earlier stores, which takes as long as a whole
+//! message if one of them goes to a line that another core has.
 
 use super::NativeCore;
 use crate::arith;
@@ -17,10 +17,9 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// An instruction that is done: its result, for whoever awaits it.
-///
-/// Not dropped with its kernel: a kernel that has nothing to drop need not lie in memory, where a panic would find it, and its
-/// handles stay in registers. What is lost is the error of an instruction that nobody awaits.
+/// A finished instruction: its result, for the `await`. It has no destructor, so a kernel with no other destructors
+/// needs no unwind path, and its handles stay in registers. The error of an instruction that is never awaited is
+/// lost.
 struct Done<R>(ManuallyDrop<Option<R>>);
 
 #[inline(always)]
@@ -56,7 +55,7 @@ impl Core for NativeCore {
         src: impl Readable<T>,
     ) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
-        // Decided when it is compiled: regions are never blocks.
+        // Constant at compile time: regions are never blocks.
         if dst.block().is_some() || src.block().is_some() {
             return done(self.copy_block_now(&dst, &src, at));
         }

@@ -1,7 +1,7 @@
 //! Lending a core memory of this process for the length of one call.
 //!
-//! Kernels know regions, not slices. A slice that is lent becomes a region with a number of its own, which
-//! resolves to the slice until the call that lent it returns, and to nothing afterwards.
+//! Kernels know regions, not slices. A borrowed slice becomes a region with a segment number of its own. The region
+//! resolves to the slice until the call that borrowed it returns, and to nothing afterwards.
 //!
 //! # Invariants
 //! - **LENT-1 (scoped).** A pointer is here only while the borrow that it came from lives: it is put in and
@@ -20,15 +20,15 @@ use ringwork_isa::{Dtype, Erased, In, InOut, Out, Rank, Region, Segment, Span};
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// Numbers that no real segment has: what is lent for reading, and for writing.
+/// Segment numbers that no real segment has: of slices borrowed for reading, and for writing.
 const LENT_IN: Segment = Segment(u32::MAX);
 const LENT_OUT: Segment = Segment(u32::MAX - 1);
 const _: () = assert!(super::SCRATCH.0 < LENT_OUT.0);
 
-/// A lent slice: where, and how many bytes.
+/// A borrowed slice: its address and length in bytes.
 type Slot = Cell<Option<(*mut u8, u64)>>;
 
-/// Bytes that a call may read: a slice, or memory that another language vouches for.
+/// Bytes that a call may read: a slice, or memory that a caller in another language guarantees to be valid.
 #[derive(Clone, Copy, Debug)]
 pub struct LentBytes<'a> {
     pointer: *const u8,
@@ -36,7 +36,7 @@ pub struct LentBytes<'a> {
     borrowed: PhantomData<&'a [u8]>,
 }
 
-/// Bytes that a call may read and write: a slice, or memory that another language vouches for.
+/// Bytes that a call may read and write: a slice, or memory that a caller in another language guarantees to be valid.
 #[derive(Debug)]
 pub struct LentBytesMut<'a> {
     pointer: *mut u8,
@@ -45,7 +45,7 @@ pub struct LentBytesMut<'a> {
 }
 
 impl LentBytes<'_> {
-    /// Bytes of which there is only an address. If there are none, the address may be anything.
+    /// Bytes known by address only. If the length is 0, the address may be anything.
     ///
     /// # Safety
     /// LENT-4: `len` bytes are mapped and may be read as long as this or a copy of it is used.
@@ -66,7 +66,7 @@ impl LentBytes<'_> {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -74,7 +74,7 @@ impl LentBytes<'_> {
 }
 
 impl LentBytesMut<'_> {
-    /// Bytes of which there is only an address. If there are none, the address may be anything.
+    /// Bytes known by address only. If the length is 0, the address may be anything.
     ///
     /// # Safety
     /// LENT-4: `len` bytes are mapped, and may be read and written, as long as this is used; nobody holds a Rust reference
@@ -96,7 +96,7 @@ impl LentBytesMut<'_> {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -125,7 +125,7 @@ impl<'a> From<&'a mut [u8]> for LentBytesMut<'a> {
     }
 }
 
-/// What is lent now.
+/// The slices that are borrowed now.
 #[derive(Debug, Default)]
 pub(super) struct Lent {
     input: Slot,
@@ -133,7 +133,7 @@ pub(super) struct Lent {
 }
 
 impl Lent {
-    /// The memory of a [lent](is_lent) region, if it is still lent and may be used so.
+    /// The memory of a [borrowed](is_lent) region, if it is still borrowed and allows this access.
     #[inline(always)]
     pub(super) fn resolve(&self, span: &Span, writing: bool) -> Option<*mut u8> {
         let slot = match span.segment {
@@ -143,7 +143,7 @@ impl Lent {
         };
         let (base, lent) = slot.get()?;
         let (start, bytes) = span.on_first()?;
-        // Bytes of a caller may be aligned for less than their elements need.
+        // A caller's bytes may be aligned for less than their elements need.
         if start + bytes > lent || (base as u64 + start) & (span.dtype.bytes() as u64 - 1) != 0 {
             return None;
         }
@@ -151,7 +151,7 @@ impl Lent {
         Some(unsafe { base.add(usize::try_from(start).ok()?) })
     }
 
-    /// Bytes of the whole slice that was lent to be written, if this is of it.
+    /// The length in bytes of the whole slice borrowed for writing, if this span is part of it.
     #[inline(always)]
     pub(super) fn output_bytes(&self, span: &Span) -> Option<u64> {
         let (_, bytes) = self.output.get().filter(|_| span.segment == LENT_OUT)?;
@@ -159,7 +159,7 @@ impl Lent {
     }
 }
 
-/// Whether a span is of what was lent, and of no segment.
+/// Whether a span belongs to a borrowed slice and not to a segment.
 #[inline(always)]
 pub(super) fn is_lent(span: &Span) -> bool {
     span.segment.0 >= LENT_OUT.0
@@ -169,13 +169,13 @@ pub(super) fn is_lent(span: &Span) -> bool {
 // a core that is borrowed does not move, so no pointer ever moves to another thread with it.
 unsafe impl Send for Lent {}
 
-/// Whether a span was lent as `&[T]` and `arith` must not read it where it is (LENT-3).
+/// Whether a span was borrowed as `&[T]` and `arith` must not read it in place (LENT-3).
 #[inline(always)]
 pub(super) fn must_be_copied(span: &Span) -> bool {
     span.segment == LENT_IN && Isa::best() == Isa::Plain
 }
 
-/// Copies a resolved source, however it was lent.
+/// Copies from a resolved source, borrowed or not.
 ///
 /// # Safety
 /// As [`arith::copy`], but that `from` may come from a `&` if it is to be copied first.
@@ -191,7 +191,7 @@ pub(super) unsafe fn copy(to: *mut u8, copied: bool, from: *const u8, bytes: usi
     }
 }
 
-/// Copies by way of private memory.
+/// Copies through private memory.
 ///
 /// # Safety
 /// As [`arith::copy`], but that `from` may come from a `&`.
@@ -213,7 +213,7 @@ pub(super) unsafe fn copy_by_blocks(to: *mut u8, from: *const u8, bytes: usize) 
 pub(super) struct Source(Vec<u64>);
 
 impl Source {
-    /// What may be read instead of `from`, and what keeps it alive.
+    /// The pointer to read instead of `from`, and the owner that keeps it alive.
     ///
     /// # Safety
     /// `from` is valid for reading `bytes` bytes.
@@ -222,7 +222,7 @@ impl Source {
         unsafe { Source::copied_if(must_be_copied(src), from, bytes) }
     }
 
-    /// As [`of`](Source::of), when it is known whether it must be copied.
+    /// As [`of`](Source::of), if the caller knows whether a copy is necessary.
     ///
     /// # Safety
     /// As [`of`](Source::of).
@@ -266,9 +266,9 @@ fn region<A: ringwork_isa::Access>(segment: Segment, dtype: Dtype, bytes: usize)
 impl NativeCore {
     /// Calls `with` with regions for two slices of elements of type `dtype`.
     ///
-    /// The regions resolve on this core, until this returns. One call at a time: what is lent inside `with`
-    /// takes the place of what was lent before. Bytes that are not aligned for their elements are refused by the instruction that
-    /// uses them; a rest of less than an element is left out.
+    /// The regions resolve on this core until this function returns. One call at a time: a slice borrowed inside
+    /// `with` replaces the earlier one. Bytes that are not aligned for their elements are refused by the instruction
+    /// that uses them; trailing bytes of less than an element are left out.
     #[inline(always)]
     pub fn lend<'a, R>(
         &self,
@@ -292,7 +292,8 @@ impl NativeCore {
         )
     }
 
-    /// Calls `with` with a region for a slice of elements of type `dtype`, to be read and written.
+    /// Calls `with` with a region for a slice of elements of type `dtype`, for reading and writing. As
+    /// [`lend`](NativeCore::lend).
     ///
     /// As [`lend`](NativeCore::lend).
     #[inline(always)]

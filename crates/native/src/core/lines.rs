@@ -1,7 +1,7 @@
 //! A packet as it lies in memory: a cache line with a flag, and a payload in it or after it.
 //!
-//! The writer stores the payload and then its flag; the reader watches the flag. What is in the flag's own line comes with
-//! it: between cores that is one transfer instead of two.
+//! The writer stores the payload and then its flag; the reader polls the flag. The payload in the flag's own line
+//! arrives with it: between cores that is one transfer instead of two.
 //!
 //! # Invariants
 //! - **PACK-1 (payload first).** A flag is stored, with release, after all of its payload, and loaded, with acquire,
@@ -17,7 +17,7 @@ use crate::cpu_vendor::is_intel;
 use ringwork_isa::{LINE_BYTES, LINE_WORDS, Span, is_beside_flag, packet_lines};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is common to the packets of one call.
+/// The flag of the packets of one call.
 #[derive(Clone, Copy)]
 pub(super) struct Flag(pub(super) u64);
 
@@ -30,7 +30,7 @@ impl Packet {
     #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
         debug_assert!(index < LINE_WORDS);
-        // SAFETY: whoever made this resolved an aligned packet, which lives as long as its core; the index is inside its
+        // SAFETY: it was made from a resolved and aligned packet, which lives as long as its core; the index is inside its
         // first line; the flag is only ever accessed as an atomic.
         unsafe { AtomicU64::from_ptr(self.0.add(index * 8).cast()) }
     }
@@ -40,14 +40,14 @@ impl Packet {
         self.word(LINE_WORDS - 1)
     }
 
-    /// Whether it is there.
+    /// Whether the packet has arrived.
     #[inline(always)]
     pub(super) fn has_come(&self, flag: Flag) -> bool {
         // SYNC: pairs with the store in `put` (PACK-1).
         self.flag().load(Ordering::Acquire) == flag.0
     }
 
-    /// Where a payload of `bytes` lies, with which this was resolved.
+    /// The payload of `bytes`, the length with which this packet was resolved.
     #[inline]
     pub(super) fn payload(self, bytes: usize) -> *mut u8 {
         if is_beside_flag(bytes) {
@@ -57,8 +57,8 @@ impl Packet {
         unsafe { self.0.add(LINE_BYTES) }
     }
 
-    /// Writes a payload beside the flag, from registers: through memory, a word that was just put together of bytes must wait until
-    /// all stores before it are done, those to lines of other cores included.
+    /// Writes a payload beside the flag, from registers. Assembled in memory, the word could not be forwarded to the
+    /// load and would wait for all earlier stores, also those to lines of other cores.
     ///
     /// # Safety
     /// `from` is valid for reading `len` bytes, which lie beside a flag.
@@ -98,8 +98,8 @@ impl Packet {
         }
     }
 
-    /// Writes the payload and raises the flag. To ask for the lines here, ahead of the stores, makes this slower on every
-    /// size: the reader is looking already, and fetches back what was claimed and not written yet. See [`Lines::claim`].
+    /// Writes the payload and raises the flag. Prefetching the lines for writing here is slower for every size: the
+    /// reader polls already and takes back lines that were claimed and not written yet. See [`Lines::prefetch`].
     ///
     /// # Safety
     /// `from` is what `src` was resolved to: `bytes` bytes, with which this packet was resolved.
@@ -116,10 +116,10 @@ impl Packet {
         self.flag().store(flag.0, Ordering::Release);
     }
 
-    /// Asks for the packet of another core, of `bytes`, to read it soon: for all of its lines if they are few, else for that with
-    /// the flag. The others would take the place of what else is under way.
+    /// Prefetches the packet of another core, of `bytes`, for reading: all of its lines if there are few, else the
+    /// line with the flag, because more requests would delay other ones in flight.
     #[inline(always)]
-    pub(super) fn approach(self, bytes: usize) {
+    pub(super) fn prefetch_peers(self, bytes: usize) {
         let lines = packet_lines(bytes);
         for line in 0..if lines <= FEW_LINES { lines } else { 1 } {
             approach_line(self.0.wrapping_add(line * LINE_BYTES));
@@ -127,34 +127,35 @@ impl Packet {
     }
 }
 
-/// Lines that a core can ask for without standing still.
+/// Lines that a core can request without stalling.
 const FEW_LINES: usize = 8;
 
-/// How a core asks other cores for the lines of packets.
+/// How a core prefetches the lines of packets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asking {
-    /// Whether it stands still when it asks for many: then it claims those of its next packet when it has read the others', and not
-    /// as soon as it has put one.
+pub(super) struct PrefetchPolicy {
+    /// Whether many requests stall the core. Then it prefetches the lines of its next packet after it has read the
+    /// others' packets, and not right after its own put.
     pub(super) few_at_once: bool,
-    /// Whether it asks for those of another's packet before it looks for them.
+    /// Whether it prefetches a peer's packet before it looks for it.
     pub(super) before_looking: bool,
 }
 
-impl Asking {
-    /// Intel's cores have some ten requests under way, and stand still with one more: to claim the 17 lines of 1 KiB behind a put
-    /// took 86 ns of a call of 465. And from a put to the look they need 75 ns, where 30 are enough for the others' packets to be
-    /// there: so these are asked for on the way. What that does on others was not measured, and between far cores no claim is
+impl PrefetchPolicy {
+    /// Intel cores have about ten requests in flight and stall on one more: prefetching the 17 lines of 1 KiB after a
+    /// put took 86 ns of a call of 465 ns. From put to look they need 75 ns, and the peers' packets arrive after 30
+    /// ns, so these are prefetched meanwhile. Other processors were not measured. Between far cores no prefetch is
     /// early enough.
-    pub(super) fn of_this_processor() -> Asking {
+    pub(super) fn of_this_processor() -> PrefetchPolicy {
         let intel = is_intel();
-        Asking {
+        PrefetchPolicy {
             few_at_once: intel,
             before_looking: intel,
         }
     }
 }
 
-/// Lines of a packet that is put next. An address for hints, and no pointer: a core may go to another thread with it.
+/// The lines of the next packet. An address for prefetch hints, not a pointer, so that a core may move to another
+/// thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lines {
     first: usize,
@@ -162,7 +163,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Those of a packet of `bytes`, of which there are `most` at most.
+    /// The lines of a packet of `bytes`, of at most `most` bytes.
     #[inline(always)]
     pub(super) fn of(packet: *mut u8, bytes: usize, most: usize) -> Lines {
         Lines {
@@ -171,18 +172,16 @@ impl Lines {
         }
     }
 
-    /// Whether a core may have to wait until it has asked for all of them.
+    /// Whether prefetching all of them can stall the core.
     #[inline(always)]
     pub(super) fn are_many(self) -> bool {
         self.count > FEW_LINES
     }
 
-    /// Makes them this core's, before they are written: their readers had them last, and who writes a line that another has must
-    /// wait until that one has given it up.
-    ///
-    /// All of them or none: with some, what is put is slower than with none.
+    /// Prefetches the lines for writing. Their readers had them last, and a store to a line that another core holds
+    /// waits until that core gives it up. All lines or none: with some of them, the put is slower than with none.
     #[inline(always)]
-    pub(super) fn claim(self) {
+    pub(super) fn prefetch(self) {
         for line in 0..self.count {
             let at = self.first.wrapping_add(line * LINE_BYTES);
             claim_line(std::ptr::without_provenance_mut(at));
@@ -216,8 +215,8 @@ unsafe fn short_word(from: *const u8, len: usize) -> u64 {
     u64::from_le(value)
 }
 
-/// Defines hints: each is one instruction that asks for a line, and accesses nothing, whatever the address is. 64-bit processors
-/// that do not know one do nothing.
+/// Defines prefetch hints: one instruction each, which accesses nothing, whatever the address is. 64-bit processors
+/// without the instruction do nothing.
 macro_rules! hints {
     ($($(#[$doc:meta])* $name:ident = $x86:literal, $arm:literal;)+) => {$(
         $(#[$doc])*
@@ -240,8 +239,8 @@ macro_rules! hints {
 }
 
 hints! {
-    /// Asks for a line to write it.
+    /// Prefetches a line for writing.
     claim_line = "prefetchw [{0}]", "prfm pstl1keep, [{0}]";
-    /// Asks for a line to read it.
+    /// Prefetches a line for reading.
     approach_line = "prefetcht0 [{0}]", "prfm pldl1keep, [{0}]";
 }

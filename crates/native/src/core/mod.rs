@@ -1,11 +1,10 @@
 //! `NativeCore`: the instruction set on this host's processors and shared memory.
 //!
-//! Nothing suspends: an instruction has happened when its future was polled once, and a wait blocks inside
-//! the poll. The compiler flattens the rest, so a kernel here is what it would be as a plain function.
+//! Nothing suspends: an instruction is done when its future was polled once, and a wait blocks inside the poll. The
+//! compiler flattens the state machine, so a kernel here is like a plain function.
 
 mod blocks;
 mod calls;
-mod handover;
 mod instructions;
 mod lent;
 mod lines;
@@ -13,16 +12,16 @@ mod moves;
 mod neighbours;
 mod observer;
 mod packets;
+mod store_policy;
 mod waits;
 
 use crate::cell::{Cell, Patience};
 use crate::segment::{Attached, Layout};
 use crate::trace::progress::{Activity, Begin, Begun, Doing};
 use calls::{CallUnderWay, Calls};
-use handover::Handover;
 use lent::Lent;
 pub use lent::{LentBytes, LentBytesMut};
-use lines::{Asking, Lines};
+use lines::{Lines, PrefetchPolicy};
 pub use neighbours::Neighbours;
 pub use observer::WaitObserver;
 use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Rank, Result, Segment, Signal, Span};
@@ -34,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use store_policy::StorePolicy;
 use waits::{Awaited, Name};
 
 /// The segment of [`NativeCore::scratch`].
@@ -41,13 +41,14 @@ pub const SCRATCH: Segment = Segment(u32::MAX - 2);
 
 type At = &'static Location<'static>;
 
-/// Looks at a signal or a packet before anything else is done about it, the clock included: a peer that is in step
-/// comes within that, and every nanosecond of noticing is one of the message. One that waits for this core does not.
+/// Looks at a signal or packet before a wait reads the clock. A peer in step arrives within this time, and each
+/// nanosecond until it is noticed is part of the message. With shared cores one look is enough: the peer needs this
+/// core.
 fn eager_looks(patience: Patience) -> u32 {
     if patience.spin.is_zero() { 1 } else { 256 }
 }
 
-/// Instructions over less are not recorded: they are over before the clock is read twice.
+/// Shorter instructions are not recorded: they end before the clock could be read twice.
 const WORTH_SEEING_BYTES: usize = 16 << 10;
 
 /// A core of this host. Holds the segments that its kernels may touch.
@@ -58,24 +59,24 @@ pub struct NativeCore {
     segments: Vec<(Segment, Arc<Attached>)>,
     patience: Patience,
     eager_looks: u32,
-    /// Whether a packet was put and nothing was looked for since.
+    /// Whether a packet was put since the last look for one.
     has_put: std::cell::Cell<bool>,
-    asking: Asking,
-    /// Lines that are to be claimed when the others' packets were read.
-    foreseen: std::cell::Cell<Lines>,
+    prefetching: PrefetchPolicy,
+    /// Lines to prefetch for writing after the peers' packets were read.
+    next_lines: std::cell::Cell<Lines>,
     wait_limit: Duration,
     activity: Option<Activity>,
-    /// Where the segment is that a signal was last notified in, for the record.
+    /// The index of the segment in which a signal was last notified, for the record.
     notified: std::cell::Cell<usize>,
-    /// Counts instructions for whoever runs this core beside its own.
+    /// Counts instructions, for the thread that supervises this core.
     beats: Option<Arc<AtomicU64>>,
-    /// What the intermediates of graphs built here lie in.
+    /// The memory of the intermediates of graphs built here.
     scratch: OnceCell<Arc<Attached>>,
     lent: Lent,
-    handover: Handover,
+    store_policy: StorePolicy,
     attribution: Attribution,
     call: CallUnderWay,
-    /// Where every rank says which call it is in.
+    /// Where each rank publishes the call that it is in.
     calls: Option<Calls>,
     neighbours: Option<Neighbours>,
     observer: Option<Arc<dyn WaitObserver>>,
@@ -84,7 +85,7 @@ pub struct NativeCore {
 /// How a core behaves while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// How long it looks before it sleeps.
+    /// How long a wait polls before it sleeps.
     pub patience: Patience,
     /// The longest that any single wait may take.
     pub limit: Duration,
@@ -101,15 +102,15 @@ impl NativeCore {
             patience,
             eager_looks: eager_looks(patience),
             has_put: std::cell::Cell::new(false),
-            asking: Asking::of_this_processor(),
-            foreseen: std::cell::Cell::default(),
+            prefetching: PrefetchPolicy::of_this_processor(),
+            next_lines: std::cell::Cell::default(),
             wait_limit: limit,
             activity: None,
             notified: std::cell::Cell::new(0),
             beats: None,
             scratch: OnceCell::new(),
             lent: Lent::default(),
-            handover: Handover::default(),
+            store_policy: StorePolicy::default(),
             attribution: Attribution::default(),
             call: CallUnderWay::default(),
             calls: None,
@@ -125,8 +126,8 @@ impl NativeCore {
         }
     }
 
-    /// Another core of the same chip, for another thread: with the same memory, and a count of the
-    /// instructions it has begun. `core` is its number in the record, from 1; one thread at a time has it.
+    /// Another core of the same chip, for another thread: with the same memory, and a counter of the instructions
+    /// that it has begun. `core` is its number in the record, from 1; only one thread at a time may use it.
     #[must_use]
     pub fn sibling(&self, core: u8) -> (NativeCore, Arc<AtomicU64>) {
         let beats = Arc::<AtomicU64>::default();
@@ -145,7 +146,7 @@ impl NativeCore {
         (sibling, beats)
     }
 
-    /// Says that this chip makes progress, on a core beside this one.
+    /// Reports progress of this chip, on behalf of a core beside this one.
     pub fn say_again(&self) {
         if let Some(activity) = &self.activity {
             activity.again();
@@ -159,12 +160,12 @@ impl NativeCore {
         self.activity.as_ref().and_then(Activity::clock)
     }
 
-    /// Records that a task begins here. Then [`end_task`](NativeCore::end_task).
+    /// Records that a task begins here. Pass the result to [`end_task`](NativeCore::end_task).
     pub fn begin_task(&self, kernel: &'static KernelEntry, begin: Begin) -> Option<Begun> {
         self.activity.as_ref()?.begin_task(kernel.name, begin)
     }
 
-    /// Records that it has ended; returns when, if it was recorded.
+    /// Records the end of a task; returns the time, if the task was recorded.
     pub fn end_task(&self, begun: Option<Begun>, failed: bool) -> Option<u64> {
         self.activity.as_ref()?.end_task(&begun?, failed)
     }
@@ -175,7 +176,7 @@ impl NativeCore {
         self.patience == Patience::for_sharing(1, 1)
     }
 
-    /// Memory of this core and its siblings alone, made when it is first asked for; always as large as then.
+    /// Memory that only this core and its siblings use. It is created at the first call and keeps that size.
     ///
     /// # Errors
     /// If there is no memory for it.
@@ -213,12 +214,12 @@ impl NativeCore {
         self.wait_limit = limit;
     }
 
-    /// Who shares this core, from now on; in the numbers that ranks have in every domain this core is in.
+    /// Sets which ranks share this core. The numbers are ranks of every domain that this core is in.
     pub fn set_neighbours(&mut self, neighbours: Option<Neighbours>) {
         self.neighbours = neighbours;
     }
 
-    /// Tells `observer` of waits that last, from now on.
+    /// Sets the observer of long waits.
     pub fn set_wait_observer(&mut self, observer: Option<Arc<dyn WaitObserver>>) {
         self.observer = observer;
     }
@@ -251,7 +252,7 @@ impl NativeCore {
         }
     }
 
-    /// Does what was said last, and records it if it is worth seeing.
+    /// Runs the instruction that was noted last, and records it if it is large enough.
     #[inline(always)]
     fn timed<R>(&self, doing: Doing, bytes: usize, work: impl FnOnce() -> R) -> R {
         match &self.activity {
@@ -260,8 +261,8 @@ impl NativeCore {
         }
     }
 
-    /// Records a notify that is about to happen. Where the cell is, is found here and not when the instruction is
-    /// issued, because only chips record.
+    /// Records a notify that is about to happen. The cell is looked up here and not when the instruction is issued,
+    /// because only chips record.
     #[cold]
     fn record_notify(&self, activity: &Activity, cell: &Cell) {
         activity.notifies(|| {
@@ -287,7 +288,7 @@ impl NativeCore {
 
     #[inline(always)]
     fn segment(&self, id: Segment) -> Option<&Attached> {
-        // Most cores have a few, and then looking at each is faster.
+        // Most cores have few segments, for which a linear search is faster.
         let mut few = self.segments.iter().take(4);
         loop {
             match few.next() {
@@ -323,7 +324,8 @@ impl NativeCore {
         self.signal_on(signal, signal.rank(), at)
     }
 
-    /// The same signal of a rank. Without a handle of its own, which would be written to memory in pieces: see `notify`.
+    /// The same signal of another rank. No new handle is made: it would be written to memory and read back in pieces,
+    /// see `instructions.rs`.
     #[inline(always)]
     fn signal_on(&self, signal: &Signal, rank: Rank, at: At) -> Result<Awaited<'_>> {
         let found = self.segment(signal.segment());
@@ -356,7 +358,7 @@ fn not_mapped(segment: Segment, bytes: Option<std::ops::Range<u64>>, at: At) -> 
 mod tests {
     use super::*;
 
-    /// A core without memory, for what needs none.
+    /// A core without memory, for tests that need none.
     pub(super) fn core() -> NativeCore {
         let patience = Patience::for_sharing(1, 1);
         NativeCore::new(

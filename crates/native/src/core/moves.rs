@@ -1,7 +1,7 @@
-//! Moving data: copy, reduce, load and store, on memory that was found when they were issued.
+//! Moving data: copy, reduce, load and store, on memory that was resolved when they were issued.
 
-use super::handover::Route;
 use super::lent::{self, Source};
+use super::store_policy::Route;
 use super::{At, NativeCore, not_mapped};
 use crate::arith;
 use crate::trace::progress::Doing;
@@ -27,13 +27,13 @@ impl NativeCore {
                 lent::copy_by_blocks(to, from, bytes);
             } else {
                 let route = Route::of(dst, src, self.lent.output_bytes(dst));
-                self.handover.copy(route, to, from, bytes);
+                self.store_policy.copy(route, to, from, bytes);
             }
         });
         Ok(())
     }
 
-    /// Reduces into all destinations in one pass where that is possible.
+    /// Reduces into all destinations, in one pass if possible.
     #[inline(always)]
     pub(super) fn reduce_now<T>(
         &self,
@@ -68,7 +68,7 @@ impl NativeCore {
         })
     }
 
-    /// Reduces into two places in one pass; or, if the second is better written past the caches, in two.
+    /// Reduces into two places: in one pass, or in two if the second place is faster with streaming stores.
     fn reduce_to_both<T>(
         &self,
         dst: &Span,
@@ -80,7 +80,7 @@ impl NativeCore {
         Error::check_operands("the second destination", shared, dst, at)?;
         let places = [self.resolve(dst, true, at)?, self.resolve(shared, true, at)?];
         let same = check_overlap(places[0], places[1], span_bytes(dst), 0, at)?;
-        if same || self.handover.stages_past_the_caches(span_bytes(shared)) {
+        if same || self.store_policy.stages_past_the_caches(span_bytes(shared)) {
             self.reduce_to_one(dst, sources, op, at)?;
             return self.copy_now(shared, dst, at);
         }
@@ -185,7 +185,8 @@ impl NativeCore {
     }
 }
 
-/// Room for the operands of a reduction. Few are the rule, and clearing room for many takes as long as reducing a few elements.
+/// The operand pointers of a reduction. Few are the rule, and clearing space for many takes as long as reducing a few
+/// elements.
 pub(super) struct Pointers<P> {
     few: [P; 4],
     many: Option<[P; MAX_RANKS as usize]>,
@@ -200,7 +201,7 @@ impl<P: Copy> Pointers<P> {
         }
     }
 
-    /// For `count` operands, at most `MAX_RANKS`.
+    /// Space for `count` operands, at most `MAX_RANKS`.
     #[inline(always)]
     pub(super) fn of(&mut self, count: usize) -> &mut [P] {
         if count <= self.few.len() {
@@ -210,13 +211,13 @@ impl<P: Copy> Pointers<P> {
     }
 }
 
-/// Elements of a span that was resolved, so they fit memory.
+/// The elements of a resolved span, which fit memory.
 #[inline]
 pub(super) fn dst_len(span: &Span) -> usize {
     usize::try_from(span.len).unwrap_or(0)
 }
 
-/// Bytes of a span that was resolved, so they fit memory.
+/// The bytes of a resolved span, which fit memory.
 #[inline]
 pub(super) fn span_bytes(span: &Span) -> usize {
     dst_len(span).saturating_mul(span.dtype.bytes())

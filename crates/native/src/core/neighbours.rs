@@ -1,33 +1,34 @@
-//! The ranks that share this one's core, and what waiting for the others is like then.
+//! Waiting when several ranks share one core.
 //!
-//! Who waits for a rank on its own core gives the core away: the other cannot come without it. But once all of those have come,
-//! nobody here has anything to do before the rest come, and to give the core away would be a round of turns in which
-//! everybody looks, finds nothing and goes on. Worse, cores that are out of step stay so, and every call takes two rounds:
-//! looking for a round at most brings them into step.
+//! Waiting for a rank on the same core must yield: that rank needs the core to make progress. Once all ranks of this
+//! core have arrived, none of them has work until the others come, and yielding would only start a round of turns in
+//! which each rank polls in vain. Worse, cores that are out of step stay so, and every call takes two rounds. So the
+//! last one polls for up to one round, which brings the cores into step.
 
 use crate::spmd::Peer;
 use ringwork_isa::Rank;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Who shares a rank's core, and how long a round of turns on a core takes.
+/// The ranks that share a rank's core, and how long one round of turns on a core takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbours {
     ranks: Vec<u32>,
     round: Duration,
 }
 
-/// No turn takes longer: a switch, and what is done in a small call with caches that others have used.
+/// The longest turn: a switch, and a small call with caches that other ranks have used.
 const TURN: Duration = Duration::from_micros(5);
 
-/// Nor is it looked for longer than that, however many share a core.
+/// The limit for polling for ranks on other cores, however many share a core.
 const LONGEST_ROUND: Duration = Duration::from_micros(200);
 
-/// Looks between two looks at the clock.
+/// Polls between two readings of the clock.
 const LOOKS: u32 = 32;
 
 impl Neighbours {
-    /// Of rank `me`; `None` unless every one of these processes, in rank order, is bound to one core, and some share one.
+    /// The neighbours of rank `me`. `None` unless each of these processes, in rank order, is bound to one core, and
+    /// some share a core.
     #[must_use]
     pub fn of(me: Rank, peers: &[Peer]) -> Option<Neighbours> {
         let bound = |peer: &Peer| match peer.cores[..] {
@@ -47,7 +48,7 @@ impl Neighbours {
         })
     }
 
-    /// Those who are among `ranks`.
+    /// The neighbours among `ranks`.
     pub(super) fn among(&self, ranks: &Range<u32>) -> impl Iterator<Item = Rank> {
         self.ranks
             .iter()
@@ -56,8 +57,13 @@ impl Neighbours {
             .map(Rank)
     }
 
-    /// Looks for `others` until each `came`, but not for longer than a round. To be called when all neighbours have.
-    pub(super) fn linger(&self, mut others: impl Iterator<Item = Rank>, came: impl Fn(Rank) -> bool) {
+    /// Polls for `others` until each has `came`, but not longer than one round. To be called when all neighbours have
+    /// arrived.
+    pub(super) fn spin_for_others(
+        &self,
+        mut others: impl Iterator<Item = Rank>,
+        came: impl Fn(Rank) -> bool,
+    ) {
         let mut missing = others.find(|rank| !came(*rank));
         if missing.is_none() {
             return;
@@ -107,7 +113,7 @@ mod tests {
         assert_eq!(found.among(&(0..3)).collect::<Vec<_>>(), [Rank(1)]);
         assert_eq!(found.among(&(2..3)).count(), 0);
         let looks = std::cell::Cell::new(0);
-        found.linger([Rank(1), Rank(2)].into_iter(), |_| {
+        found.spin_for_others([Rank(1), Rank(2)].into_iter(), |_| {
             looks.replace(looks.get() + 1) > 2
         });
         assert_eq!(
@@ -115,6 +121,6 @@ mod tests {
             5,
             "the first came at the fourth look, the other at once"
         );
-        found.linger([Rank(2)].into_iter(), |_| false);
+        found.spin_for_others([Rank(2)].into_iter(), |_| false);
     }
 }

@@ -1,19 +1,20 @@
-//! Whoever must know that a core waits: an interpreter that lends its lock, a program that takes signals.
+//! The observer of waits, for callers that must know that a core waits: an interpreter that releases its lock, a
+//! program that handles signals.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Is told of waits that last, on the thread that waits.
-///
-/// A wait first looks some 256 times, which takes a few microseconds; only if that was in vain is the observer told.
+/// Is told of long waits, on the thread that waits. A wait first polls about 256 times, which takes a few
+/// microseconds; only then is the observer told.
 pub trait WaitObserver: Debug + Send + Sync {
-    /// A wait begins to last. It is told again for every such wait, also of the same call.
+    /// A wait begins to take long. Called for each such wait, also within the same call.
     fn waits(&self);
 
-    /// Whether to give up waiting: asked before the core sleeps, when a signal handler of the process has run on this thread,
-    /// and at least every 100 ms. The domain is then aborted: its other ranks must not wait for this one.
+    /// Whether to give up waiting. Asked before the core sleeps, after a signal handler of the process has run on
+    /// this thread, and at least every 100 ms. If so, the domain is aborted, so that its other ranks do not wait for
+    /// this one.
     fn is_interrupted(&self) -> bool;
 }
 
-/// The longest sleep of a core that is observed.
+/// The longest sleep of a core with an observer.
 pub(super) const LOOK_UP: Duration = Duration::from_millis(100);

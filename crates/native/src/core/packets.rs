@@ -1,4 +1,5 @@
-//! Packets on this host: putting them, waiting for them, reducing them. How they lie in memory is in [`lines`](super::lines).
+//! Packets on this host: putting them, waiting for them, reducing them. Their layout in memory is in
+//! [`lines`](super::lines).
 
 use super::lent::{Source, must_be_copied};
 use super::lines::{Flag, Lines, Packet};
@@ -15,14 +16,15 @@ use ringwork_isa::{
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Looks at a flag between two looks at the clock and the exits.
+/// Polls of a flag between two readings of the clock and of the exits.
 const LOOKS: u32 = 64;
 
-/// Stores behind a packet: with those of the call itself, as many as a processor of today has room for.
-const HELD_BACK_BY: u32 = 56;
+/// Stores to nowhere after a packet. Together with the stores of the call they fill the store buffer (64 entries on
+/// Zen 4).
+const STORES_TO_NOWHERE: u32 = 56;
 
-/// Everybody's packets, resolved: rank 0's, and every other's `stride` bytes further on.
-struct Everybody {
+/// The packets of all ranks, resolved: rank 0's, and each next one `stride` bytes further.
+struct PeerPackets {
     first: *mut u8,
     stride: usize,
     me: Rank,
@@ -30,7 +32,7 @@ struct Everybody {
     flag: Flag,
 }
 
-impl Everybody {
+impl PeerPackets {
     #[inline(always)]
     fn packet_of(&self, rank: Rank) -> Packet {
         debug_assert!(rank.0 < self.ranks);
@@ -39,7 +41,7 @@ impl Everybody {
     }
 }
 
-/// The lines that a packet of `bytes` takes in the place of an epoch.
+/// The lines of a packet of `bytes` in the place of an epoch.
 #[inline(always)]
 fn lines_for(packets: &Packets, bytes: usize, epoch: Epoch) -> Result<Span> {
     let lines = packets.at(epoch).slice(0..packet_lines(bytes) * LINE_WORDS)?;
@@ -75,41 +77,39 @@ impl NativeCore {
         // SAFETY: the source was resolved to `bytes` bytes, for which the packet was resolved.
         unsafe { packet.put(src, from, bytes, flag) };
         self.has_put.set(true);
-        // The next packet of two places goes to the other one, which every reader has left by now. Rings of more places were
-        // not measured.
+        // The next packet goes to the other one of the two places, which every reader has left by now. Rings of more
+        // places were not measured.
         if packets.places() == 2 {
             self.prefetch_write(&packets.at(epoch.next()), bytes);
         }
         Ok(())
     }
 
-    /// To be called before looking for a packet: keeps the processor from looking before its own has left.
-    ///
-    /// It runs ahead of its stores until the queue that they wait in is full, and a peer's line that is looked at before it was
-    /// written is taken from its writer. Between far cores, packets of more than a line took 390 to 430 ns that take 215 to 260
-    /// behind a full queue; fences, and loops of loads or of multiplications, made no difference. Near it costs 3 to 7 ns.
+    /// Fills the store buffer, to be called before the look for a packet. A processor executes loads ahead of its
+    /// stores until the store buffer is full, and a look takes the line away from a peer that has not written it yet.
+    /// Between far cores, packets of more than a line took 390 to 430 ns without this and 215 to 260 with it; fences,
+    /// and loops of loads or multiplications, made no difference. Near it costs 3 to 7 ns.
     #[inline(always)]
-    fn hold_back(&self) {
+    fn drain_store_buffer(&self) {
         if !self.has_put.replace(false) || self.patience.spin.is_zero() {
             return;
         }
         let mut nowhere = 0;
-        for store in 0..HELD_BACK_BY {
+        for store in 0..STORES_TO_NOWHERE {
             // SAFETY: a variable of this function.
             unsafe { std::ptr::write_volatile(&raw mut nowhere, store) };
         }
     }
 
-    /// Asks for packets of `bytes` that will be looked for soon, if this processor should: their way here begins while the rest is
-    /// made ready.
+    /// Prefetches the packets of `bytes` that are needed soon, on processors where that helps.
     #[inline(always)]
-    fn approach(&self, packets: impl Iterator<Item = Packet>, bytes: usize) {
-        if !self.asking.before_looking || self.patience.spin.is_zero() {
+    fn prefetch_peers(&self, packets: impl Iterator<Item = Packet>, bytes: usize) {
+        if !self.prefetching.before_looking || self.patience.spin.is_zero() {
             return;
         }
-        self.hold_back();
+        self.drain_store_buffer();
         for packet in packets {
-            packet.approach(bytes);
+            packet.prefetch_peers(bytes);
         }
     }
 
@@ -122,11 +122,12 @@ impl NativeCore {
         let span = packets.span();
         if let Some(segment) = self.segment(span.segment) {
             let next = Lines::of(segment.hint(&span), bytes, packets.len() / LINE_WORDS);
-            if self.asking.few_at_once && next.are_many() {
-                // Of several packets that are put in a row, the lines of the last wait; those of the others are claimed now.
-                self.foreseen.replace(next).claim();
+            if self.prefetching.few_at_once && next.are_many() {
+                // If several packets are put in a row, the lines of the last are prefetched later; those of the
+                // others now.
+                self.next_lines.replace(next).prefetch();
             } else {
-                next.claim();
+                next.prefetch();
             }
         }
     }
@@ -144,24 +145,24 @@ impl NativeCore {
         if let Some(neighbours) = &self.neighbours {
             self.look_for(neighbours, packet, flag, *raised, epoch, at);
         }
-        self.hold_back();
+        self.drain_store_buffer();
         if is_beside_flag(bytes) {
             self.await_packet(packet, flag, whose, epoch, at)?;
             // SAFETY: `to` was resolved for writing `bytes` bytes.
             unsafe { packet.drain(to, bytes) };
-            self.foreseen.take().claim();
+            self.next_lines.take().prefetch();
             return Ok(());
         }
         check_overlap(to, packet.payload(bytes), bytes, 0, at)?;
         self.await_packet(packet, flag, whose, epoch, at)?;
         // SAFETY: both were resolved for `bytes` bytes, and do not overlap.
         unsafe { arith::copy(to, packet.payload(bytes), bytes) };
-        self.foreseen.take().claim();
+        self.next_lines.take().prefetch();
         Ok(())
     }
 
-    /// Looks for a rank's packet for a while, if it is on another core and all who share this one have said that they are in this
-    /// epoch: then nobody here has anything to do before it comes.
+    /// Polls for a rank's packet for a while, if that rank is on another core and all ranks on this core have arrived
+    /// in this epoch: then no rank here has work before it arrives.
     #[inline(never)]
     fn look_for(
         &self,
@@ -180,13 +181,13 @@ impl NativeCore {
         let ranks = 0..raised.ranks();
         if neighbours.among(&ranks).all(|rank| rank != peer && is_here(rank)) {
             let came = |_| packet.has_come(flag);
-            neighbours.linger(std::iter::once(peer), came);
+            neighbours.spin_for_others(std::iter::once(peer), came);
         }
     }
 
-    /// Finds everybody's packets of `bytes`.
+    /// Resolves the packets of all ranks, of `bytes` each.
     #[inline(always)]
-    fn everybody(&self, packets: &Packets, bytes: usize, epoch: Epoch, at: At) -> Result<Everybody> {
+    fn peer_packets(&self, packets: &Packets, bytes: usize, epoch: Epoch, at: At) -> Result<PeerPackets> {
         let raised = &packets.raised();
         let (me, ranks) = (packets.me(), packets.ranks());
         if ranks == 0 || ranks > MAX_RANKS || (raised.rank(), raised.ranks()) != (me, ranks) {
@@ -195,7 +196,7 @@ impl NativeCore {
         let span = lines_for(packets, bytes, epoch)?;
         let segment = self.segment(span.segment);
         let first = segment.and_then(|segment| segment.resolve_on_all(&span));
-        Ok(Everybody {
+        Ok(PeerPackets {
             first: first.ok_or_else(|| not_mapped(span.segment, span.byte_range(), at))?,
             stride: usize::try_from(span.stride).unwrap_or(0),
             me,
@@ -204,7 +205,7 @@ impl NativeCore {
         })
     }
 
-    /// Waits for everybody's packets and reduces them, and my part in its place among them.
+    /// Waits for the packets of all ranks and reduces them, with my part in its place among them.
     #[inline(always)]
     pub(super) fn reduce_packets_now(
         &self,
@@ -216,8 +217,8 @@ impl NativeCore {
     ) -> Result<()> {
         Error::check_operands("my part", mine, dst, at)?;
         let (bytes, raised) = (span_bytes(dst), &packets.raised());
-        let found = self.everybody(packets, bytes, epoch, at)?;
-        self.approach(
+        let found = self.peer_packets(packets, bytes, epoch, at)?;
+        self.prefetch_peers(
             others(found.me, 0..found.ranks).map(|rank| found.packet_of(rank)),
             bytes,
         );
@@ -241,14 +242,14 @@ impl NativeCore {
                 self.await_packet(found.packet_of(rank), found.flag, (raised, rank), epoch, at)?;
             }
             let came = |rank| found.packet_of(rank).has_come(found.flag);
-            neighbours.linger(others(found.me, 0..found.ranks), came);
+            neighbours.spin_for_others(others(found.me, 0..found.ranks), came);
         }
-        self.hold_back();
+        self.drain_store_buffer();
         for rank in (0..found.ranks).map(Rank) {
             sources[rank.0 as usize] = if rank == found.me {
                 from
             } else {
-                // Reduced where it lies, where it stays until the epoch after next.
+                // Reduced in place: the packet stays there until the epoch after next.
                 let packet = found.packet_of(rank);
                 self.await_packet(packet, found.flag, (raised, rank), epoch, at)?;
                 packet.payload(bytes).cast_const()
@@ -256,7 +257,7 @@ impl NativeCore {
         }
         // SAFETY: the sources are packets or my part, which do not overlap `to` or are it; all were resolved for `bytes` bytes.
         unsafe { reduce(op, to, sources, dst_len(dst)) };
-        self.foreseen.take().claim();
+        self.next_lines.take().prefetch();
         Ok(())
     }
 
@@ -278,8 +279,8 @@ impl NativeCore {
         self.await_packet_long(packet, flag, whose.0.on(whose.1)?, epoch, at)
     }
 
-    /// Takes the signal by value, as all that is rarely called does: a handle that others have a reference to must lie in memory,
-    /// and is read from there by every instruction.
+    /// Takes the signal by value, like all functions that are rarely called: a handle behind a reference must lie in
+    /// memory, and every instruction would read it from there.
     #[cold]
     fn await_packet_long(
         &self,
@@ -315,8 +316,8 @@ impl NativeCore {
                 std::hint::spin_loop();
             }
         }
-        // Its signal follows its packets: what sleeps on the one finds the other. The flag says more than a note beside
-        // the signal would, which may be of a later call by now.
+        // The signal of a rank follows its packets, so a sleeper on the signal finds the packet. The flag says more
+        // than the note beside the signal, which may be of a later call by now.
         self.wait_long(awaited, (Compare::Ge, epoch.into()), at)?;
         match packet.flag().load(Ordering::Acquire) {
             seen if seen == flag.0 => Ok(()),

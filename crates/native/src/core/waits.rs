@@ -1,4 +1,4 @@
-//! Notifying and waiting: how a wait looks, sleeps, and ends.
+//! Notifying and waiting: how a wait polls, sleeps, and ends.
 
 use super::observer::LOOK_UP;
 use super::{At, NativeCore};
@@ -47,7 +47,8 @@ impl NativeCore {
         }
     }
 
-    /// Waits for the signal of each of `ranks` but mine; for those who share this core first, since they need it to come.
+    /// Waits for the signal of each of `ranks` but mine. Ranks on this core first: they need the core to make
+    /// progress.
     #[inline(always)]
     pub(super) fn wait_on_now(
         &self,
@@ -68,7 +69,7 @@ impl NativeCore {
         Ok(())
     }
 
-    /// Waits for those of `ranks` who share this core, and looks for the others for a while.
+    /// Waits for those of `ranks` that share this core, then polls for the others for a while.
     #[inline(never)]
     fn wait_on_neighbours(
         &self,
@@ -87,7 +88,7 @@ impl NativeCore {
             let found = self.signal_on(&signal, rank, at);
             found.map_or(true, |found| compare.holds(found.cell.load(), operand))
         };
-        neighbours.linger(others(signal.holder(), ranks), came);
+        neighbours.spin_for_others(others(signal.holder(), ranks), came);
         Ok(())
     }
 
@@ -146,8 +147,8 @@ impl NativeCore {
         })
     }
 
-    /// What is wrong, if a signal came and what belongs to it did not: that the peer is in another call. Who has noticed that
-    /// before, and is gone perhaps, has raised an alarm.
+    /// Diagnoses a signal without its packet: the peer is in a different collective call, or has already aborted the
+    /// domain.
     #[cold]
     pub(super) fn astray(&self, awaited: Awaited<'_>, condition: (Compare, i32), at: At) -> Option<Error> {
         if let Some(alarm) = awaited.segment.alarm() {
@@ -158,7 +159,7 @@ impl NativeCore {
         self.mismatch(peer).or_else(|| self.parting(peer))
     }
 
-    /// Why to give up waiting for a signal, if there is a reason.
+    /// The reason to give up waiting for a signal, if there is one.
     pub(super) fn exit(&self, segment: &Attached, on: Rank, looking: Looking) -> Option<Exit> {
         if segment.alarmed() {
             return Some(Exit::Alarm);
@@ -173,7 +174,7 @@ impl NativeCore {
         }
     }
 
-    /// Aborts the domain if this core's observer has had enough of waiting.
+    /// Aborts the domain if this core's observer asks for it.
     fn interrupted(&self, segment: &Attached) -> Option<Exit> {
         if !self.observer.as_ref()?.is_interrupted() {
             return None;
@@ -186,13 +187,13 @@ impl NativeCore {
     }
 }
 
-/// How an observed wait goes on after its first sleep.
+/// An observed wait goes straight back to sleep after its first sleep.
 const SLEEP_AT_ONCE: Patience = Patience {
     spin: Duration::ZERO,
     yields: 0,
 };
 
-/// A wait that an alarm ended.
+/// The error of a wait that an alarm ended.
 fn alarmed(alarm: Alarm, waited: Waited) -> Error {
     let Alarm { dead, reason } = alarm;
     match dead {
@@ -206,7 +207,7 @@ fn alarmed(alarm: Alarm, waited: Waited) -> Error {
     .into()
 }
 
-/// A signal, found: its cell, and what to call it when it does not come.
+/// A resolved signal: its cell, and its name for errors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Awaited<'a> {
     pub(super) segment: &'a Attached,
@@ -214,7 +215,7 @@ pub(super) struct Awaited<'a> {
     pub(super) name: Name,
 }
 
-/// Who waits, on whom, and for which of its signals, in one word: see `notify` for why that matters.
+/// The waiting rank, the rank it waits for, and the index of the signal, in one word: see `instructions.rs` for why.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name(u64);
 
@@ -225,7 +226,7 @@ impl Name {
             None => (rank, signal.index(), 0),
             Some(end) => (end.peer, end.port, end.signal as u64 + 1),
         };
-        // Ranks are below MAX_RANKS where there is a cell, and cells are few.
+        // Ranks are below MAX_RANKS if there is a cell, and cells are few.
         let (me, on) = (u64::from(signal.holder().0), u64::from(on.0));
         Name(queue << 61 | (u64::from(index) & 0x1fff_ffff) << 32 | (on & 0xffff) << 16 | me & 0xffff)
     }
@@ -234,7 +235,7 @@ impl Name {
         Rank((self.0 >> 16 & 0xffff) as u32)
     }
 
-    /// As it is recorded.
+    /// The name in the form of the record.
     pub(super) fn recorded(self) -> u32 {
         ring::signal_name(
             self.on().0,
@@ -260,7 +261,7 @@ impl Name {
     }
 }
 
-/// Why a wait is given up.
+/// Why a wait ends early.
 #[derive(Debug)]
 pub(super) enum Exit {
     /// The domain's alarm was raised.

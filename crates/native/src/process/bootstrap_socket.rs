@@ -77,7 +77,7 @@ const MORE: u8 = 1;
 #[derive(Debug)]
 pub(crate) struct Wire {
     socket: OwnedFd,
-    /// Who is at the other end.
+    /// The process at the other end.
     peer: String,
 }
 

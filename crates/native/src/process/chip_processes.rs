@@ -492,7 +492,7 @@ impl Waiter {
         }
     }
 
-    /// Ends the wait: something has happened that is no chip's doing.
+    /// Ends the wait: something has happened that does not come from a chip.
     pub fn wake(&self) {
         self.bell.strike(|| {});
     }

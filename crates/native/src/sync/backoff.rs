@@ -4,7 +4,7 @@ use std::time::Duration;
 #[cfg(not(loom))]
 use std::time::Instant;
 
-/// Looks between two readings of the clock, which costs as much as a message between two cores.
+/// Polls between two readings of the clock. One reading costs as much as a message between two cores.
 #[cfg(not(loom))]
 const SPINS_PER_CLOCK: u32 = 32;
 
@@ -13,10 +13,10 @@ const SPINS_PER_CLOCK: u32 = 32;
 #[cfg(not(loom))]
 const LONGEST_YIELDING: Duration = Duration::from_millis(1);
 
-/// How long to look before sleeping.
+/// How long to poll before sleeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Spin for this long: look again and again. Right when every rank has a core of its own.
+    /// Spin for this long: poll without pause. Right when every rank has a core of its own.
     pub spin: Duration,
     /// Then yield the core this many times, looking in between.
     pub yields: u32,
@@ -42,7 +42,7 @@ impl Patience {
         }
     }
 
-    /// Looks until there is something, or patience has ended.
+    /// Polls until `look` returns something or the patience has ended.
     #[cfg(not(loom))]
     pub(super) fn spin_and_yield<R>(self, look: impl Fn() -> Option<R>) -> Option<R> {
         if !self.spin.is_zero() {

@@ -42,21 +42,21 @@ pub struct Cell {
 #[cfg(not(loom))]
 const _: () = assert!(std::mem::size_of::<Cell>() as u64 == ringwork_isa::SIGNAL_STRIDE_BYTES);
 
-/// When an exit is asked for.
+/// When the exit is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looking {
-    /// Again and again: be quick.
+    /// At each poll: must be quick.
     Awake,
     /// Once before every sleep.
     BeforeSleep,
 }
 
-/// When a wait ends that nothing else has ended.
+/// When a wait ends in any case.
 #[derive(Clone, Copy)]
 enum Until {
-    /// At a time, if at all.
+    /// At this time, if any.
     At(Option<Instant>),
-    /// When it has slept for so long.
+    /// After sleeping for this long.
     Slept(Duration),
 }
 
@@ -109,7 +109,7 @@ impl Cell {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Stores without waking anybody, for a value that is looked at and not waited for. One writer.
+    /// Stores without waking anybody, for a value that is polled and never waited for. One writer.
     #[inline]
     pub fn mark(&self, value: u32) {
         // SYNC: pairs with the acquire in `load` (CELL-1).
@@ -245,9 +245,9 @@ impl Cell {
     }
 }
 
-/// A sleeper wakes at least this often. Nothing depends on it; it only bounds what a bug of ours costs.
+/// A sleeper wakes at least this often. Nothing depends on it; it limits the cost of a bug in this module.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-/// How long it sleeps at most where the kernel cannot make sure that it is woken.
+/// The longest sleep where the kernel cannot guarantee the wake-up.
 const UNCERTAIN_SLEEP: Duration = Duration::from_millis(1);
 
 #[cfg(all(test, not(loom)))]

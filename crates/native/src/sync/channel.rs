@@ -82,7 +82,7 @@ impl<R: Ring> Sender<R> {
         Ok(self.ring.capacity() - used(&self.ring, self.head, tail, "tail")?)
     }
 
-    /// Puts as much as there is room for, and returns how much that was.
+    /// Puts as many bytes as fit, and returns how many.
     fn put_some(&mut self, bytes: &[u8]) -> Result<usize> {
         let len = self.room()?.min(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         if len > 0 {
@@ -135,7 +135,7 @@ impl<R: Ring> Sender<R> {
             }
             let full = self.head.wrapping_sub(self.ring.capacity());
             let moved = |tail: i32| tail.cast_unsigned() != full;
-            // Nothing but room, or the death of this process with its parent, ends this wait.
+            // Only room, or the death of this process with its parent, ends this wait.
             let _ = self.ring.tail().wait(patience, None, moved, |_| None::<()>);
         }
     }
@@ -184,7 +184,7 @@ impl<R: Ring> Receiver<R> {
         self.poll_when(|| {})
     }
 
-    /// The same; calls `arriving` when the first of it is seen, before it is taken.
+    /// The same; calls `arriving` when the first byte is seen, before it is taken.
     fn poll_when(&mut self, mut arriving: impl FnMut()) -> Result<Option<Vec<u8>>> {
         loop {
             let wanted = self.wanted()?;
@@ -212,7 +212,7 @@ impl<R: Ring> Receiver<R> {
         }
     }
 
-    /// Bytes still missing from what is known of the next message: of its length, then of itself.
+    /// Bytes still missing from the next message: of its length first, then of its content.
     fn wanted(&self) -> Result<usize> {
         let Some(length) = self.partial.first_chunk::<LENGTH_BYTES>() else {
             return Ok(LENGTH_BYTES - self.partial.len());

@@ -10,7 +10,7 @@ pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fe
 
 use std::time::Duration;
 
-/// Whether [`heavy_barrier`] reaches this process; asked, and registered for, once.
+/// Whether [`heavy_barrier`] reaches this process. Checked and registered once.
 #[cfg(not(loom))]
 #[inline]
 fn barriers_reach() -> bool {
@@ -41,8 +41,9 @@ pub(crate) fn light_barrier() {
     fence(Ordering::SeqCst);
 }
 
-/// Keeps a store before it and a load after it in order, and makes every [`light_barrier`] of every process a
-/// full one: either the store before that is visible here, or the load after it sees what was stored here.
+/// Keeps a store before it and a load after it in order, and turns every [`light_barrier`] of every process into a
+/// full one: either the earlier store is visible here, or the later load sees what was stored here. Returns whether
+/// the kernel supports it. If not, a sleeper must not rely on being woken, and polls.
 ///
 /// Returns whether it could. If not, a sleeper must not count on being woken, and looks up by itself.
 pub(crate) fn heavy_barrier() -> bool {

@@ -61,7 +61,8 @@ pub(crate) struct NativeBackend {
 }
 
 impl NativeBackend {
-    /// Makes the domains, stages the data in them, then starts a process per chip: no chip sees a domain before.
+    /// Creates the domains, stages the data in them, then starts a process per chip: no chip sees an unfinished
+    /// domain.
     pub(super) fn launch(builder: &mut NodeBuilder, plans: &[DomainPlan]) -> Result<NativeBackend> {
         let mut segments = BTreeMap::new();
         let mut initial = Vec::with_capacity(plans.len());

@@ -1,6 +1,6 @@
 //! Captured graphs: what an orchestration submitted, shipped to a chip and replayed there.
 //!
-//! What travels is the list of submissions, in memory of the chip. The chip works the order out when it first
+//! The shipped form is the list of submissions, in memory of the chip. The chip computes the order when it first
 //! meets the list, and keeps the result: a replay infers nothing.
 
 use super::core_threads::Cores;
@@ -87,10 +87,10 @@ impl How {
     }
 }
 
-/// Graphs that a chip keeps, so as not to work them out again.
+/// The most graphs that a chip keeps ready for replay.
 const CACHED_GRAPHS: usize = 64;
 
-/// A graph on a chip, made by [`Node::capture`]. Gone with its last handle.
+/// A graph on a chip, made by [`Node::capture`]. Freed with its last handle.
 #[derive(Clone, Debug)]
 pub struct Captured {
     kernel: KernelId,
@@ -101,8 +101,8 @@ pub struct Captured {
 }
 
 impl Node {
-    /// Runs an orchestration once, here, and ships what it submitted to a chip. Memory among its arguments is a
-    /// parameter, to be bound by every [`replay`](Captured::replay); values are part of the graph.
+    /// Runs an orchestration once on the host, and ships the tasks that it submitted to a chip. Memory among its
+    /// arguments is a parameter that each [`replay`](Captured::replay) binds; values are part of the graph.
     ///
     /// # Errors
     /// If the task is not an orchestration's, has arguments that belong to a domain, or the orchestration
@@ -145,7 +145,7 @@ impl Captured {
         self.tasks
     }
 
-    /// Whether it has none.
+    /// Whether it has no tasks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tasks == 0
@@ -157,7 +157,7 @@ impl Captured {
         self.steps.device()
     }
 
-    /// The graph with this task's memory for its parameters, to be submitted to its chip.
+    /// A task that replays the graph with this task's memory as its parameters, for its chip.
     ///
     /// # Errors
     /// If it is another orchestration's task, or its arguments have other lengths, types or values.
@@ -200,7 +200,7 @@ fn symbolic(index: u32, arg: &Arg) -> Option<Arg> {
     }
 }
 
-/// A graph as a chip keeps it, with the arguments that its tasks had last.
+/// A graph on its chip, with the last arguments of its tasks.
 pub(super) struct CachedGraph {
     pub(super) graph: Arc<Graph<Prepared>>,
     pub(super) bound: ReplayArguments,
@@ -245,7 +245,7 @@ fn run_kept(core: &NativeCore, kept: &mut CachedGraph, arguments: &[Arg]) -> Res
     cores.finish()
 }
 
-/// Reads the list of submissions and works the order out.
+/// Reads the list of submissions and computes the order.
 fn read(core: &NativeCore, steps: Span) -> Result<Graph<Prepared>> {
     use ringwork_isa::Core;
     let bytes: In<u8> = Region::from_span(steps).map_err(|dtype| garbled(format!("it holds {dtype}")))?;
@@ -266,7 +266,7 @@ pub(super) fn decode(list: &[u8]) -> Result<Vec<Step>> {
     postcard::from_bytes(list).map_err(|error| garbled(error.to_string()))
 }
 
-/// Works the order of submissions out: from what they touch, or from what was said alone.
+/// Computes the order of submissions: from the memory they touch, or from explicit edges only.
 pub(super) fn work_out(steps: Vec<Step>, infer: bool) -> Result<Graph<Prepared>> {
     let mut capture = Capture::new();
     let mut tasks: Vec<TaskId> = Vec::new();
@@ -287,7 +287,7 @@ pub(super) fn work_out(steps: Vec<Step>, infer: bool) -> Result<Graph<Prepared>>
     Ok(capture.finish())
 }
 
-/// Gives a graph to a chip's engine, with these arguments for its parameters, and says where its tasks' memory is.
+/// Submits a graph to a chip's engine with these arguments; returns where its tasks' memory is.
 pub(super) fn replay(
     engine: &mut ChipEngine,
     CachedGraph { graph, bound }: &mut CachedGraph,
@@ -301,7 +301,7 @@ pub(super) fn replay(
                 buffer: BufferId::new(span.segment.0.into()),
                 offset: span.byte_range().map_or(0, |range| range.start),
             },
-            // Not used: any buffer that no other task touches will do.
+            // Not used: any buffer that no other task touches is right.
             _ => BufferId::new((1 << 40) + index as u64).into(),
         });
     }

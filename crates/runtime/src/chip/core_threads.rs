@@ -1,7 +1,7 @@
 //! A native chip's cores: they run the tasks of a graph on this thread, or on one thread for each core where
 //! processors are free.
 //!
-//! The engine and the threads are kept from one graph to the next, so that a replay pays for nothing but its tasks.
+//! The engine and the threads are kept from one graph to the next, so a replay only pays for its tasks.
 
 use super::SCRATCH_BYTES;
 use super::driver::{CORE_NAMES, ChipEngine, Driver};
@@ -32,14 +32,14 @@ struct Job {
     core: Box<NativeCore>,
 }
 
-/// What became of it.
+/// The result of a task on a core.
 type Done = (Dispatch, Box<NativeCore>, Result<()>);
 
 /// A thread that runs the tasks of one core until it is dropped.
 struct CoreThread {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
-    /// The core itself, while it has nothing to do and its chip has a graph, and a count of what it has begun.
+    /// The core while it is idle and its chip has a graph, and a count of the instructions that it has begun.
     core: Option<Box<NativeCore>>,
     beats: Arc<AtomicU64>,
 }
@@ -54,7 +54,7 @@ impl Drop for CoreThread {
     }
 }
 
-/// What a chip keeps from one graph to the next. Of one that failed, nothing is kept.
+/// What a chip keeps from one graph to the next. After a failure it keeps nothing.
 struct CoreThreads {
     driver: Driver,
     /// By executor.
@@ -84,10 +84,10 @@ pub(super) struct Cores<'c> {
     pub(super) scratch: Scratch,
     /// The arguments of the tasks, if they are a captured graph's.
     pub(super) bound: Option<&'c ReplayArguments>,
-    /// Tasks that were given to a core and not begun.
+    /// Tasks that a core has received and not begun.
     given: VecDeque<Dispatch>,
     busy: usize,
-    /// When the task before ended here, if nothing but finding the next has been done since.
+    /// When the last task ended here, if only the search for the next one has been done since.
     ended: Option<u64>,
 }
 
@@ -111,7 +111,7 @@ impl<'c> Cores<'c> {
         })
     }
 
-    /// What orders the tasks.
+    /// The engine of the graph.
     pub(super) fn engine(&mut self) -> &mut ChipEngine {
         &mut self.threads.driver.engine
     }
@@ -129,7 +129,7 @@ impl<'c> Cores<'c> {
         }
     }
 
-    /// Runs what is left.
+    /// Runs the remaining tasks.
     pub(super) fn finish(mut self) -> Result<()> {
         while self.threads.driver.engine.live() > 0 {
             if !self.advance_any() {
@@ -157,7 +157,7 @@ impl<'c> Cores<'c> {
         self.check()
     }
 
-    /// The same; whether there was a step to make.
+    /// The same; returns whether there was a step to make.
     fn advance_any(&mut self) -> bool {
         while let Some(dispatch) = self.threads.driver.engine.ready() {
             self.given.push_back(dispatch);
@@ -199,7 +199,7 @@ impl<'c> Cores<'c> {
         self.threads.driver.report(dispatch, outcome);
     }
 
-    /// What the record needs to know of a task.
+    /// The entry of a task for the record.
     fn begin(&self, dispatch: Dispatch) -> Begin {
         Begin {
             core: number_of(dispatch),
@@ -232,7 +232,7 @@ impl<'c> Cores<'c> {
         }
     }
 
-    /// Gives a task to its core's thread; if there is none to be had, it is run here.
+    /// Passes a task to its core's thread; if no thread could be started, runs it here.
     fn give(&mut self, dispatch: Dispatch) {
         let at = dispatch.executor.0 as usize;
         if self.threads.cores[at].is_none() {

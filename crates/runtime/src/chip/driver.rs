@@ -20,7 +20,7 @@ pub(super) type ChipEngine = Engine<Prepared, Error>;
 const MATRIX_CORES: u32 = 1;
 const VECTOR_CORES: u32 = 2;
 
-/// What the cores are called, by executor.
+/// The names of the cores, by executor.
 pub(crate) const CORE_NAMES: [&str; 3] = ["matrix core", "vector core 0", "vector core 1"];
 
 /// See the [module](self).
@@ -58,7 +58,7 @@ impl Driver {
         found.ok_or_else(|| Error::failed("a task without a kernel"))
     }
 
-    /// A core is done with a task.
+    /// A core has finished a task.
     pub(super) fn report(&mut self, dispatch: Dispatch, outcome: Result<()>) {
         let Dispatch { task, executor, .. } = dispatch;
         let reported = match outcome {
@@ -79,14 +79,14 @@ impl Driver {
         failure.map_or(Ok(()), |failure| Err(failure.error.clone()))
     }
 
-    /// Why nothing moves, if nothing does.
+    /// The reason for a standstill, if there is one.
     pub(super) fn stalled(&self) -> Option<Error> {
         let stall = self.engine.stall()?;
         Some(Error::failed(format!("the chip's graph: {stall}")))
     }
 }
 
-/// An error of a task of the graph. Those that say what became of a partner stay as they are: the node reads them.
+/// The error of a task of the graph. Errors about a partner stay as they are: the node reads them.
 fn in_graph(error: Error, kernel: Option<&str>) -> Error {
     match error.kind() {
         ErrorKind::PeerDied { .. } | ErrorKind::Aborted { .. } | ErrorKind::Deadline { .. } => error,

@@ -1,8 +1,8 @@
 //! A chip's own graph: an orchestration over the cores of one chip.
 //!
-//! An orchestration is a plain function that submits kernels to the chip's cores. `#[orchestration]` makes a
-//! task of it, like `#[kernel]` does of a kernel, and a host submits that task to a chip like any other. The same
-//! source serves three ways, all on the same [engine](ringwork_engine):
+//! An orchestration is a plain function that submits kernels to the chip's cores. `#[orchestration]` makes a task of
+//! it, as `#[kernel]` does of a kernel, and a host submits that task to a chip like any other. The same source is
+//! used in three ways, all on the same [engine](ringwork_engine):
 //!
 //! 1. *built on the chip, edges inferred* from what its tasks touch: the task as it is;
 //! 2. *built on the chip, explicit edges*: [`explicit`] of the task; only [`after`](ChipOrchestrator::after) orders;
@@ -90,7 +90,7 @@ impl TryFrom<ChipTask> for Prepared {
     }
 }
 
-/// What an argument of a task touches.
+/// The memory that an argument of a task touches.
 enum Touched {
     /// These bytes of a buffer.
     Bytes(BufferId, View),
@@ -126,7 +126,7 @@ fn access_kind(tag: Tag, buffer: BufferId, infer: bool) -> AccessKind {
     }
 }
 
-/// What the engine refused, and what to do about it: the rings of a chip are as large as they are.
+/// Translates what the engine refused, with advice. The rings of a chip have a fixed size.
 fn refused(problem: ringwork_engine::Error) -> Error {
     let why = match problem {
         ringwork_engine::Error::RingStuck { fill } => {

@@ -37,11 +37,11 @@ pub(crate) fn is_orchestration(id: &KernelId) -> bool {
     find(id).is_some()
 }
 
-/// The task of an orchestration says in no known way how to build its graph.
+/// Malformed orchestration task: expected no extra argument, `explicit`, or a captured graph.
 pub(super) const MALFORMED: &str =
     "malformed orchestration task: after its parameters it may have nothing, `explicit`, or a captured graph";
 
-/// Follows the arguments of a graph to be built with explicit edges.
+/// The extra argument of a graph with explicit edges.
 pub(super) const EXPLICIT: Arg = Arg::Value(Value::Bool(true));
 
 /// The task of an orchestration, built on the chip with explicit edges only: nothing is inferred from what its
@@ -71,7 +71,7 @@ pub fn run(core: &NativeCore, args: &[Arg], parameters: usize, build: Build) -> 
 fn run_built(core: &NativeCore, arguments: &[Arg], infer: bool, build: Build) -> Result<()> {
     let cores = Sink::Cores(Box::new(Cores::new(core)?));
     let (sink, built) = orchestrator::build(cores, infer, |orch| build(orch, arguments))?;
-    // A failed task is the reason why an orchestration gave up, so it is reported first.
+    // A failed task explains why an orchestration returned an error, so the task is reported first.
     match sink {
         Sink::Cores(cores) => cores.finish().and(built),
         Sink::List(..) => built,

@@ -1,4 +1,4 @@
-//! What an orchestration over a chip's cores talks to.
+//! The orchestrator of a chip: submits tasks to its cores.
 
 use super::capture::{How, Step, Submitted};
 use super::core_threads::Cores;
@@ -61,7 +61,7 @@ fn over() -> Error {
 /// whose tasks have that condition too.
 #[must_use = "nothing is submitted until `submit` is called"]
 pub struct ChipOrchestrator<'c> {
-    /// Gone when the orchestration has returned.
+    /// `None` once the orchestration has returned.
     graph: Weak<RefCell<Building<'c>>>,
     after: Vec<TaskId>,
     priority: i8,
@@ -103,8 +103,8 @@ impl<'c> ChipOrchestrator<'c> {
     }
 
     /// Memory for `count` elements that pass between tasks. It lives until the innermost
-    /// [`scope`](ChipOrchestrator::scope) (or the orchestration) has ended and the tasks that use it are done; it
-    /// holds anything until a task has written it.
+    /// [`scope`](ChipOrchestrator::scope) (or the orchestration) has ended and the tasks that use it are done. Its
+    /// initial values are unspecified.
     ///
     /// # Errors
     /// If it can never fit.
@@ -116,7 +116,7 @@ impl<'c> ChipOrchestrator<'c> {
         Region::from_span(span).map_err(|dtype| Error::failed(format!("an intermediate of {dtype}")))
     }
 
-    /// Runs a part of the orchestration whose intermediates are its own. Scopes nest to
+    /// Runs a part of the orchestration with its own intermediates. Scopes nest to
     /// [`MAX_SCOPES`](ringwork_engine::MAX_SCOPES).
     ///
     /// # Errors
@@ -217,7 +217,8 @@ impl Building<'_> {
         .map_err(refused)
     }
 
-    /// Adds what a task touches to `spec`; returns its arguments as a core sees them, or as they are shipped.
+    /// Adds the memory that a task touches to `spec`; returns its arguments as a core sees them, or in the shipped
+    /// form.
     fn bind(&self, task: &Task, spec: &mut Spec) -> Result<Vec<Arg>> {
         let mut args = Vec::with_capacity(task.args.len());
         for (index, arg) in task.args.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The arguments of a captured graph's tasks, with every parameter and intermediate where it is this time.
 //!
-//! They are worked out when a graph is replayed with other memory than the time before, and not for every task.
+//! They are computed when a graph is replayed with other memory than the time before, and not for every task.
 
 use super::{INDEX, INTERMEDIATE, PARAMETER, Prepared};
 use ringwork_engine::{Graph, Placement};
@@ -30,17 +30,17 @@ impl Scratch {
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct ReplayArguments {
-    /// What they were worked out for: the parameters, and where the graph's intermediates lie.
+    /// The parameters and the place of the intermediates for which they were computed.
     parameters: Vec<Arg>,
     blocks: Vec<Placement>,
-    /// Of all tasks, one behind the other.
+    /// The arguments of all tasks, in one list.
     args: Vec<Arg>,
     /// By task: its kernel, and where its arguments end.
     tasks: Vec<(&'static KernelEntry, usize)>,
 }
 
 impl ReplayArguments {
-    /// Binds these, unless they are bound already.
+    /// Binds these parameters, unless they are bound already.
     pub(super) fn bind(
         &mut self,
         graph: &Graph<Prepared>,

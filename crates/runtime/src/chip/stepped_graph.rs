@@ -1,8 +1,8 @@
 //! A chip's graph on a platform that steps its cores, such as the simulator and the checker.
 //!
-//! The orchestration runs once, in no time, and leaves a list of what it submitted. The list is given to an engine like
-//! that of a real chip, with as many slots and as much memory: where that is full, the rest waits until tasks have ended,
-//! as the orchestration itself would. A captured graph is taken whole, there as here.
+//! The orchestration runs once, in no virtual time, and leaves a list of its steps. An engine like that of a real
+//! chip, with the same slots and memory, receives the list. When the engine is full, the remaining steps wait until
+//! tasks have ended, as the orchestration itself would. A captured graph is passed as a whole, as on a real chip.
 
 use super::capture::{CachedGraph, Step, Submitted, decode, replay, work_out};
 use super::driver::{ChipEngine, Driver};
@@ -15,7 +15,7 @@ use ringwork_isa::{Arg, Error, KernelId, Result, Segment, Span};
 use ringwork_registry::{self as registry, KernelEntry};
 use std::collections::VecDeque;
 
-/// A graph that was built and not begun.
+/// A graph that was built and has not begun.
 pub(crate) struct Built {
     source: Source,
     arguments: Vec<Arg>,
@@ -25,7 +25,7 @@ pub(crate) struct Built {
 enum Source {
     /// A captured graph, which the engine has whole.
     Captured(CachedGraph),
-    /// What an orchestration did, as far as the engine had no room for it yet.
+    /// The steps of an orchestration that did not fit the engine yet.
     Listed(List),
 }
 
@@ -33,7 +33,7 @@ enum Source {
 struct List {
     steps: VecDeque<Step>,
     infer: bool,
-    /// What was refused for now.
+    /// The step that the engine refused for now.
     refused: Option<(Spec, Prepared)>,
     /// Why the orchestration could not go on, if the engine refused a step for good.
     error: Option<Error>,
@@ -93,7 +93,7 @@ impl Built {
         })
     }
 
-    /// How far its intermediates can reach: as much as a chip has for them, or less if they need less.
+    /// The size of its intermediates: what a chip has for them, or less if they need less.
     pub(crate) fn scratch_bytes(&self) -> u64 {
         let all: u64 = match &self.source {
             Source::Captured(kept) => kept.graph.arena_bytes().iter().map(|(_, bytes)| *bytes).sum(),
@@ -127,7 +127,7 @@ impl Built {
 }
 
 impl List {
-    /// What an orchestration does.
+    /// A step of an orchestration.
     fn of(build: orchestration_registry::Build, arguments: &[Arg], infer: bool) -> Result<List> {
         let list = Sink::List(Vec::new(), Box::default());
         let (list, built) = orchestrator::build(list, infer, |orch| build(orch, arguments))?;
@@ -151,7 +151,7 @@ impl List {
         self.steps.is_empty() && self.refused.is_none()
     }
 
-    /// Gives the engine as much as it has room for.
+    /// Passes steps to the engine as far as it has room.
     fn give(&mut self, engine: &mut ChipEngine, scratch: Scratch) -> Result<()> {
         loop {
             if let Some((spec, payload)) = self.refused.take() {
@@ -229,7 +229,7 @@ impl SteppedGraph {
         None
     }
 
-    /// Gives the engine what it has room for. Where a task has failed the orchestration goes no further.
+    /// Passes steps to the engine as far as it has room. After a failed task the orchestration stops.
     fn give(&mut self) {
         if let Source::Listed(list) = &mut self.source {
             let failed = self.driver.engine.failure().is_some();
@@ -259,7 +259,7 @@ impl SteppedGraph {
         self.driver.report(dispatch, outcome);
     }
 
-    /// How the graph ended, once nothing of it is left or can go on.
+    /// The outcome of the graph, once no task is left or none can run.
     pub(crate) fn over(&self) -> Option<Result<()>> {
         let list = match &self.source {
             Source::Listed(list) => Some(list),

@@ -1,4 +1,4 @@
-//! A domain as it is asked for, and where everything of it will lie.
+//! The description of a domain, and the layout of its memory.
 
 use super::list;
 #[cfg(feature = "collectives")]
@@ -97,7 +97,7 @@ impl DomainSpec {
         self
     }
 
-    /// How large each window should be; otherwise it is as large as its buffers.
+    /// Sets the size of each window; the default is the size of its buffers.
     #[must_use]
     pub fn window_bytes(mut self, bytes: u64) -> DomainSpec {
         self.window_bytes = Some(bytes);
@@ -133,7 +133,7 @@ impl DomainSpec {
         format!("domain `{}`: {name}", self.name)
     }
 
-    /// Works out where everything lies, or says which field cannot be.
+    /// Computes the layout, or names the field that is wrong.
     pub(crate) fn plan(
         &self,
         platform: &Platform,
@@ -145,7 +145,7 @@ impl DomainSpec {
         self.plan_for(platform, ranks, segment, self.members.clone(), members)
     }
 
-    /// The same for a domain of so many ranks on several workers; whose they are is still to be said.
+    /// The same for a domain with this many ranks on several workers; the chips are not known yet.
     pub(crate) fn plan_wide(&self, platform: &Platform, ranks: u32, segment: Segment) -> Result<DomainPlan> {
         if !self.members.is_empty() {
             let why = "a spec for several workers names no members: `open_domain` takes all chips, `open_domain_of` some";
@@ -159,7 +159,7 @@ impl DomainSpec {
         self.plan_for(platform, ranks, segment, Vec::new(), Members::all([]))
     }
 
-    /// The same for a domain of so many ranks, of which these are chips of one worker.
+    /// The same for a domain with this many ranks, of which these chips belong to one worker.
     pub(crate) fn plan_for(
         &self,
         platform: &Platform,
@@ -265,7 +265,7 @@ impl DomainSpec {
         Ok(())
     }
 
-    /// Hands every staged piece to `write(rank, offset, bytes)`. The plan was checked against it.
+    /// Passes every staged piece to `write(rank, offset, bytes)`. The plan was checked against it.
     pub(crate) fn for_each_staged(&self, plan: &DomainPlan, mut write: impl FnMut(Rank, u64, &[u8])) {
         for Staged {
             buffer, rank, bytes, ..
@@ -278,7 +278,7 @@ impl DomainSpec {
     }
 }
 
-/// Where everything lies in every window of a domain, by name.
+/// The places of all parts of a window, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     pub(crate) buffers: BTreeMap<String, BufferPlace>,
@@ -287,7 +287,7 @@ pub(crate) struct Places {
     pub(super) teams: BTreeMap<String, ringwork_collectives::domain::Places>,
 }
 
-/// Gives a place a name that no other has.
+/// Names a place; refuses a name that is taken.
 fn add<P>(
     places: &mut BTreeMap<String, P>,
     name: &str,
@@ -300,7 +300,7 @@ fn add<P>(
     }
 }
 
-/// A domain that can be made.
+/// A checked domain with its layout.
 #[derive(Clone, Debug)]
 pub(crate) struct DomainPlan {
     pub(crate) name: String,

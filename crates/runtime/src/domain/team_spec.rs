@@ -1,4 +1,4 @@
-//! A team as a domain is asked for one.
+//! The description of a team in a domain.
 
 use ringwork_collectives::catalogue::Entry;
 use ringwork_collectives::domain::{Demand, Places};
@@ -18,7 +18,7 @@ pub struct TeamSpec {
 const MOST_SCRATCH: usize = 1 << 20;
 
 impl TeamSpec {
-    /// For calls of up to so many elements, by every algorithm that shares memory.
+    /// For calls of up to this many elements, by every algorithm that shares memory.
     #[must_use]
     pub fn new(dtype: Dtype, elements: usize) -> TeamSpec {
         TeamSpec {
@@ -29,7 +29,7 @@ impl TeamSpec {
         }
     }
 
-    /// For one algorithm, whatever it needs.
+    /// For one algorithm.
     #[must_use]
     pub fn algorithm(self, entry: &'static Entry) -> TeamSpec {
         TeamSpec {

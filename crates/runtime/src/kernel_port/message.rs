@@ -1,4 +1,4 @@
-//! What goes through a port: a slot that a request is written into, and a message that has come.
+//! The messages of a port: a slot to write a request into, and a response that has arrived.
 
 use super::{Inner, KernelPort};
 use crate::error::{Error, Result};
@@ -62,7 +62,8 @@ impl<T: Element> Slot<'_, T> {
     }
 }
 
-/// A response, in its slot until this is dropped. In any order: the kernel gets slots back in order.
+/// A response. It stays in its slot until this handle is dropped. Handles may be dropped in any order; the kernel
+/// gets the slots back in order.
 #[derive(Debug)]
 pub struct Message<T: Element> {
     pub(super) inner: Arc<Inner<T>>,
@@ -120,7 +121,7 @@ impl<T: Element> Drop for Message<T> {
     fn drop(&mut self) {
         let mut responses = self.inner.responses();
         if responses.give_back(self.number) {
-            // One that cannot be told any more does not wait for it either.
+            // If the kernel cannot be told any more, it does not wait for the slot either.
             let state = self.inner.node().lock();
             let _ = self
                 .inner

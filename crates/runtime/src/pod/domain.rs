@@ -23,13 +23,13 @@ pub struct PodDomain {
     inner: Arc<Wide>,
 }
 
-/// What the handles share with the worker that opened it.
+/// The state that the handles share with the worker that opened the domain.
 #[derive(Debug)]
 pub(super) struct Wide {
     segment: HostSegment,
     /// Of each node that has members.
     parts: Vec<Domain>,
-    /// Whose they are: places among all nodes.
+    /// The chips of the domain: places among all nodes.
     of_node: Vec<usize>,
 }
 
@@ -144,13 +144,13 @@ fn claim(nodes: &[&Node]) -> Segment {
             .find_map(|node| node.shared.lock().claim_segment(number).err());
         match taken {
             None => return number,
-            // Numbers that others claimed meanwhile are left out, which costs nothing.
+            // Numbers that others have claimed meanwhile are skipped, which costs nothing.
             Some(next) => number = next,
         }
     }
 }
 
-/// Hands the memory to chips of a node, whose ranks begin with `first`.
+/// Passes the memory to the chips of a node, whose ranks begin with `first`.
 fn join(
     node: &Node,
     segment: &HostSegment,
@@ -185,7 +185,7 @@ fn join(
 }
 
 impl Wide {
-    /// Makes it fresh if waits in it are ended.
+    /// Resets the domain if its waits were ended.
     pub(super) fn revive(&self) {
         if self.segment.is_aborted() {
             self.reset();

@@ -1,8 +1,8 @@
 //! The driver of a worker's engine: a thread for each child and one for the worker itself, which run closures.
 //!
 //! This is one of three drivers of an engine, beside a node's ([`dispatch`](crate::dispatch)) and a chip's
-//! ([`chip`](crate::chip)). It stays apart because what it dispatches are closures that borrow from the caller of
-//! `run`: they need scoped threads, and there is no chip, no memory and no event to take care of.
+//! ([`chip`](crate::chip)). It is separate because it dispatches closures that borrow from the caller of `run`: they
+//! need scoped threads, and there are no chips, memory or events.
 
 use super::{Pod, Worker};
 use crate::error::{Error, Result, Stopped};
@@ -33,13 +33,13 @@ pub(super) struct Driver<'env, C: Worker> {
     pub(super) pod: &'env Pod<C>,
     /// Tasks by name.
     engine: Engine<String, ()>,
-    /// Tasks that are not begun; of a group, one job for each member.
+    /// Tasks that have not begun; of a group, one job for each member.
     waiting: BTreeMap<TaskId, Vec<Job<'env>>>,
     /// To each child, and to the worker itself. The threads end when these are dropped.
     jobs: Vec<Sender<(TaskId, Executor, Job<'env>)>>,
     done: Receiver<Done>,
     failure: Option<Error>,
-    /// What the chips of children whose tasks failed did before, by child.
+    /// The recent entries of the chips of children whose tasks failed, by child.
     recent: BTreeMap<u32, Vec<RecentChip>>,
 }
 

@@ -1,8 +1,8 @@
 //! Workers above the node: a pod over nodes, a supernode over pods, and so on, each with an engine of its own.
 //!
-//! A worker here cannot tell what its children are: it gives each a task at a time and waits. What passes between
-//! children passes through [memory of the worker](PodTensor), and the order of its tasks follows from what they
-//! say they do with that; or, where children share a host, through a [domain](PodDomain) of all their chips.
+//! A worker here cannot tell what its children are: it gives each one task at a time and waits. Data passes between
+//! children through [memory of the worker](PodTensor), and the order of its tasks follows from the reads and writes
+//! that they declare; or, if children share a host, through a [domain](PodDomain) of all their chips.
 //!
 //! # Invariants
 //! - **POD-1 (one at a time).** A child is given one task at a time; different children work at the same time.
@@ -26,18 +26,18 @@ use ringwork_isa::{Device, Level};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Something that runs orchestrations: a [`Node`], or a [`Pod`] of such.
+/// A worker that runs orchestrations: a [`Node`], or a [`Pod`] of workers.
 pub trait Worker: Send + Sync {
     /// Its name in errors.
     fn name(&self) -> String;
-    /// Where it sits.
+    /// Its level.
     fn level(&self) -> Level;
     /// Ends everything below it. Idempotent.
     fn close(&self);
-    /// Ends whatever runs below it, now and from now on, for Ctrl-C.
+    /// Ends everything that runs below it, now and from now on, for Ctrl-C.
     fn interrupt(&self);
-    /// The nodes that it is or has, in order, if their chips can map memory of this host: for a
-    /// [domain](PodDomain) of them.
+    /// The nodes that it is or has, in order, if their chips can map memory of this host: for a [domain](PodDomain)
+    /// of them.
     ///
     /// # Errors
     /// If they cannot, because it is on another host.
@@ -72,7 +72,7 @@ pub struct Pod<C: Worker = Node> {
     level: Level,
     children: Vec<C>,
     tensors: AtomicU64,
-    /// Those that were opened here, and are made fresh here after a failure.
+    /// The domains that were opened here, and are reset here after a failure.
     domains: Mutex<Vec<Weak<Wide>>>,
 }
 
@@ -164,8 +164,8 @@ impl<C: Worker> Pod<C> {
         self.open(spec, |nodes| Ok(domain::everyone(nodes)))
     }
 
-    /// The same of some of the chips: each is named by the place of its node among all nodes below and its own number,
-    /// in the order of their ranks; the chips of one node one after the other.
+    /// The same for some of the chips: each is named by the place of its node among all nodes below and its own
+    /// number, in the order of their ranks; the chips of one node are consecutive.
     ///
     /// # Errors
     /// As [`open_domain`](Pod::open_domain), or if there is no such chip.
@@ -196,14 +196,14 @@ impl<C: Worker> Pod<C> {
         self.domains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes its domains as they were when opened, those of living chips: nothing runs.
+    /// Resets its domains of living chips to their state when opened: nothing runs.
     fn reset_domains(&self) {
         for domain in self.domains().iter().filter_map(Weak::upgrade) {
             domain.reset();
         }
     }
 
-    /// The same for those that a run of a child by itself has left aborted.
+    /// The same for domains that a child's own run has left aborted.
     fn revive_domains(&self) {
         for domain in self.domains().iter().filter_map(Weak::upgrade) {
             domain.revive();
@@ -272,13 +272,14 @@ impl<T: Clone> PodTensor<T> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The values now. A task that was said to [read](PodOrchestrator::reads) it sees what those before it wrote.
+    /// The current values. A task that declares to [read](PodOrchestrator::reads) it sees the values of earlier
+    /// writers.
     #[must_use]
     pub fn read(&self) -> Vec<T> {
         self.lock().clone()
     }
 
-    /// Other values, as many as one likes.
+    /// Sets the values; their number may change.
     pub fn write(&self, values: Vec<T>) {
         *self.lock() = values;
     }

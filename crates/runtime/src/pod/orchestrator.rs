@@ -1,4 +1,5 @@
-//! What an orchestration over workers talks to: tasks for one child or several, closures of the worker itself.
+//! The orchestrator of a worker above the node: submits tasks for one child or several, and closures of the worker
+//! itself.
 
 use super::driver::{Driver, Failed, Job, OWN};
 use super::{Pod, PodTensor, Worker};
@@ -51,7 +52,7 @@ impl<'env, C: Worker> PodOrchestrator<'env, C> {
         self.driver.upgrade().ok_or_else(over)
     }
 
-    /// The same orchestrator with one condition more.
+    /// The same orchestrator with one more condition.
     fn with(&self, add: impl FnOnce(&mut Spec)) -> PodOrchestrator<'env, C> {
         let mut spec = self.spec.clone();
         add(&mut spec);
@@ -70,7 +71,7 @@ impl<'env, C: Worker> PodOrchestrator<'env, C> {
         self.with(|spec| spec.after.extend(tasks))
     }
 
-    /// Its tasks have this priority: larger goes first among tasks that are ready; 0 unless said.
+    /// Its tasks have this priority: larger goes first among ready tasks; the default is 0.
     pub fn priority(&self, priority: i8) -> PodOrchestrator<'env, C> {
         self.with(|spec| spec.priority = priority)
     }

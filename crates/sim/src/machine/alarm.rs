@@ -1,4 +1,4 @@
-//! Domains that were given up: whoever waits in one, or would have to, is told so.
+//! Aborted domains: every wait in one ends with the reason.
 //!
 //! # Invariants
 //! - **ALM-1 (ends).** After [`Machine::abort`] no kernel waits for a signal of that segment, and none begins

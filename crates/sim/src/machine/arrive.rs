@@ -72,7 +72,7 @@ impl State {
         self.arrived(core, oldest + u64::from(ahead));
     }
 
-    /// A posted transfer has arrived: whoever had to follow it may go on.
+    /// A posted transfer has arrived: events that had to follow it may happen.
     pub(crate) fn arrived(&mut self, core: u32, sequence: u64) {
         let state = self.core(core);
         state.inflight.arrive(sequence);
@@ -186,7 +186,7 @@ impl State {
         }
     }
 
-    /// Changes a signal and wakes whoever it satisfies.
+    /// Changes a signal and wakes the cores that this satisfies.
     #[inline(always)]
     fn apply(&mut self, notice: Notice) {
         if let Some(core) = self.cores[notice.core as usize].as_mut()
@@ -197,7 +197,7 @@ impl State {
         self.change(notice.slot, notice.how, (notice.rank, notice.issued_ps));
     }
 
-    /// A signal was set by somebody who is no core.
+    /// A signal was set from outside the machine.
     pub(crate) fn set_from_outside(&mut self, segment: u32, offset: u64, value: i32) {
         let memory = &self.memory;
         let slot = self

@@ -51,13 +51,13 @@ pub enum SimError {
     Deadlock {
         /// When everything stopped.
         at_ps: u64,
-        /// Who waits for what.
+        /// Which rank waits for what.
         stuck: Vec<Stuck>,
     },
     /// A task that has ended, or never was.
     #[error("the task is not running; start others for it while it is")]
     NoSuchTask,
-    /// A kernel failed; whoever waited for it could not end either.
+    /// A kernel failed; cores that waited for it could not end either.
     #[error("chip {rank} (`{task}`): {error}{}", listed(.stuck))]
     Failed {
         /// The machine's rank it ran on.
@@ -66,7 +66,7 @@ pub enum SimError {
         task: String,
         /// What it said.
         error: Box<Error>,
-        /// Who then waited in vain.
+        /// The ranks that then waited in vain.
         stuck: Vec<Stuck>,
     },
     /// The clock passed the limit it was given.

@@ -329,14 +329,14 @@ impl Machine {
         }
     }
 
-    /// Nothing can happen any more: whoever is left is stuck.
+    /// No event is left: the remaining cores are stuck.
     fn settle(&self) -> std::result::Result<(), SimError> {
         let mut state = self.inner.state.borrow_mut();
         let stuck: Vec<Stuck> = state
             .cores
             .iter()
             .flatten()
-            // Whoever waits for tasks of its own is not what is stuck.
+            // A core that waits for tasks of its own is not the cause.
             .filter(|core| core.children == 0)
             .map(|core| state.stuck(core))
             .collect();

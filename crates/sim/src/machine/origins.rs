@@ -1,6 +1,6 @@
 //! Memory of a machine that proves: of every byte where it comes from, instead of what it is.
 //!
-//! Each rank's memory is pieces by where they begin. Memory that is no piece was never written to. Pieces are not
+//! Each rank's memory is pieces by where they begin. Memory outside of all pieces was never written. Pieces are not
 //! joined when they come to touch: kernels write the same parts over and over, which then find their piece at once.
 
 use super::memory::Located;

@@ -45,7 +45,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Sets the signal at this offset of a segment from outside, in no time, and wakes whoever that satisfies. Does
+    /// Sets the signal at this offset of a segment from outside, in no time, and wakes the cores that this satisfies. Does
     /// nothing if only time is computed.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Messages between neighbours, and transfers that a kernel joins.
 //!
 //! # The model of a queue
-//! - A message crosses its links as any transfer does, and **is then written** into its slot; whoever receives it
+//! - A message crosses its links as any transfer does, and **is then written** into its slot; the receiver
 //!   **reads** the slot before anything else. Each of the two takes the latency of the slots' memory and the
 //!   message at its bandwidth. If tiles are kept in another memory, the message passes that too.
 //! - Sending and receiving each cost the queue's `start`. The core does not wait for it when it sends.
@@ -69,7 +69,7 @@ impl State {
         Ok(Progress::Done)
     }
 
-    /// A message is in its slot: whoever waits for it sees it, once it sees what its sender did before.
+    /// A message is in its slot: a core that waits for it sees it, after all that its sender did before.
     pub(crate) fn in_slot(&mut self, core: u32, notice: u32) {
         let floor = self.notices[notice as usize].floor_ps;
         if floor > self.now() {

@@ -55,7 +55,7 @@ pub(crate) struct Waiter {
     pub(crate) operand: i32,
 }
 
-/// Who waits for a signal, the longest first. Mostly nobody or one: that needs no allocation.
+/// The cores that wait for a signal, the longest first. Usually none or one, which needs no allocation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waiters {
     first: Option<Waiter>,
@@ -109,7 +109,7 @@ pub(crate) struct Cell {
     pub(crate) offset: u64,
     pub(crate) value: i32,
     pub(crate) waiters: Waiters,
-    /// Who changed it last, and when that was issued: the cause of what follows.
+    /// The core that changed it last, and when it did: the cause of the wake-ups that follow.
     pub(crate) cause: (u32, u64),
     /// Somebody outside wants to know when it changes.
     watched: bool,

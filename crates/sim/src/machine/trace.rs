@@ -25,7 +25,7 @@ impl Trace {
         }
     }
 
-    /// The number of a core's row, counted from the first that is no rank's.
+    /// The number of a core's row, counted from the first row after the ranks.
     pub(crate) fn row(&mut self, rank: u32, core: &str) -> u32 {
         let found = self
             .rows
@@ -115,7 +115,7 @@ impl Trace {
         self.slice(rank, Kind::Compute, (start, end), bytes, || engine.into());
     }
 
-    /// A wait that ended because of something that `cause` (rank, time) did. Questions about a value are no waits.
+    /// A wait that ended because of something that `cause` (rank, time) did. A question about a value is not a wait.
     #[inline]
     pub(crate) fn waited(&mut self, rank: u32, end: Ps, cause: (u32, Ps), waiting: &Waiting) {
         if self.on && waiting.wanted.condition().is_some() {

@@ -1,7 +1,7 @@
 //! Bytes on their way: FIFO links with cut-through, booked ahead.
 //!
 //! A link serves messages in the order their first bytes reach it. A message books its whole way when it
-//! departs, and needs one event, its arrival, however long the way is. Whoever then reaches one of those
+//! departs, and needs one event, its arrival, however long the way is. A message that then reaches one of those
 //! links *earlier*, and would still be on it, goes first: the later booking and all that follows from it
 //! are withdrawn, and made again when that message really gets there. A message that has to wait books only
 //! up to there, and goes on from link to link. So the result is exactly that of
@@ -125,7 +125,7 @@ pub struct Network {
     free: Vec<u32>,
     routes: Routes,
     switching: Switching,
-    /// Wake-ups to be queued by whoever owns the clock.
+    /// Wake-ups that the owner of the clock must queue.
     wakes: Vec<(Ps, Flow)>,
     displaced: Vec<Booking>,
     /// Books one link at a time; for the test that holds the two ways against each other.
@@ -320,7 +320,7 @@ impl Network {
             };
             arrival = start.saturating_add(class.latency_ps).saturating_add(whole);
             tail_in = end.saturating_add(class.latency_ps);
-            // Whoever had to wait once will be in a crowd: it books the rest when it gets there.
+            // After one wait, more are likely: the message books its other links when it reaches them.
             let crowded = start > booking.arrival || self.hop_by_hop;
             if crowded && hop + 1 < path.len() && arrival > now {
                 stop = Some(booking.hop + 1);

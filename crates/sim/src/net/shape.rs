@@ -116,6 +116,6 @@ pub struct Level {
     pub link: LinkClass,
     /// Whether a ring runs one way only.
     pub one_way: bool,
-    /// Who has a port to it.
+    /// The members with a port to it.
     pub attach: Attach,
 }

@@ -1,4 +1,4 @@
-//! The ancestor's description (kernbench2): systems of SIPs of cubes of PEs, read into levels.
+//! kernbench2's description of a machine: systems of SIPs of cubes of PEs, read into levels.
 //!
 //! ```yaml
 //! system: {sips: {count: 6, topology: torus, w: 3, h: 2, bandwidth: 128 GB/s, latency: 16 ns}}
@@ -28,7 +28,7 @@ enum Between {
     Mesh,
 }
 
-/// Reads the ancestor's four tables from the top of a file.
+/// Reads the four tables of such a description from the top of a file.
 pub(crate) fn read(top: &Table<'_>, chip: &mut Chip) -> Result<Wired, ConfigError> {
     let system = top.need("system", "{sips: {count: 6}}")?;
     let sips = system.table(&["sips"])?.need("sips", "{count: 6}")?;

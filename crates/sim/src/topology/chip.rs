@@ -29,7 +29,7 @@ pub struct Dma {
     pub start_ps: Ps,
 }
 
-/// Queues between neighbours (the ancestor's IPCQ).
+/// Queues between neighbours (kernbench2's IPCQ).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queues {
     /// Slots per neighbour.

@@ -9,7 +9,7 @@ pub const PRESETS: [(&str, &str); 17] = [
     ("ascend-910b-8", "8 Ascend 910B in a full mesh"),
     (
         "sip6-torus",
-        "the ancestor's: 6 SIPs in a torus, 16 cubes each, 8 PEs per cube",
+        "kernbench2's tray: 6 SIPs in a torus, 16 cubes each, 8 PEs per cube",
     ),
     ("ring-N", "N chips in a ring"),
     ("line-N", "N chips in a line"),

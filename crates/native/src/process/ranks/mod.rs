@@ -2,7 +2,7 @@
 //!
 //! For programs in which every rank runs the same code. A rank finds its place in its environment
 //! ([`RANK_VARIABLE`] and its siblings) and meets the others at the rendezvous it is told; nothing else is
-//! shared with whoever started it.
+//! shared with the process that started it.
 //!
 //! ```no_run
 //! use ringwork_native::ranks::{Job, Stop, run};

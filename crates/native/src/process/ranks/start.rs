@@ -52,7 +52,7 @@ impl Process {
         if job.tag_output {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
         }
-        // Who reads from a terminal must stay in the group that it talks to.
+        // A process that reads from a terminal must stay in the terminal's foreground group.
         let leads = rank > 0 || !io::stdin().is_terminal();
         if leads {
             command.process_group(0);

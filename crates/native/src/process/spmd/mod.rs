@@ -8,7 +8,7 @@
 //!
 //! # Invariants
 //! - **PEER-1 (same user).** Both ends of every connection check that the other runs under the same user id.
-//! - **PEER-2 (asked for by number).** A descriptor is handed out only to whoever knows its nonce.
+//! - **PEER-2 (asked for by number).** A descriptor is handed out only to processes that know its nonce.
 //! - **PEER-3 (a death is told once).** When a pidfd fires, the alarm of every segment that the dead process is
 //!   a member of, and has not left, is raised by every survivor; the first one counts.
 
@@ -398,7 +398,7 @@ fn answer(desk: &Mutex<Desk>, wire: Wire) {
     match wire.recv::<Ask>(Some(Instant::now())) {
         Ok(Some((Ask::Segment { nonce }, _))) => {
             let desk = lock(desk);
-            // Whoever asks for something else sees the connection close (PEER-2).
+            // For any other request the connection is closed (PEER-2).
             if let Some((layout, fd)) = desk.offered.get(&nonce) {
                 let _ = wire.send(layout, Some(fd.as_fd()));
             }

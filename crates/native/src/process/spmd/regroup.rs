@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::segment::{Attached, Layout};
 use std::time::{Duration, Instant};
 
-/// Between two looks at who has come.
+/// The interval of checks for new arrivals.
 const PAUSE: Duration = Duration::from_micros(200);
 /// How long a process that lives may refuse to answer before it is taken to have left.
 const SILENCE: Duration = Duration::from_secs(1);

@@ -213,7 +213,7 @@ impl Attendant {
         self.host(listener.as_ref(), size, limit, deadline, make)
     }
 
-    /// Waits for everybody at the door of the rendezvous; whoever has come is told if it comes to nothing.
+    /// Waits for all processes at the rendezvous; if it fails, those that have joined get the reason.
     fn host(
         &self,
         listener: Option<&OwnedFd>,
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn who_knocks_while_it_comes_to_nothing_is_told_why() {
-        let address = format!("ringwork-test-knocking-{}", std::process::id());
+        let address = format!("ringwork-test-connecting-{}", std::process::id());
         let attendant = Attendant::start().unwrap();
         let listener = listen_at(&address).unwrap();
         let deadline = Instant::now() + LONG;

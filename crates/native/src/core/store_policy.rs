@@ -1,9 +1,9 @@
-//! Writing memory that other cores have in their caches: with ordinary stores, or past the caches.
+//! Chooses between ordinary and streaming stores for memory that other cores have in their caches.
 //!
-//! A store to a line that another core holds waits until that core gives it up. Between far cores that takes four times as
-//! long as streaming the data past all caches; between near ones it takes half as long, and the reader then
-//! finds the data in a cache. Which cores the ranks run on changes while they run, so nothing is assumed: now and then
-//! copies go the other way, and what was faster is kept.
+//! A store to a line that another core holds waits until that core gives it up. Between far cores that takes four
+//! times as long as streaming stores past all caches; between near cores it takes half as long, and the reader then
+//! finds the data in a cache. Ranks move between cores while they run, so nothing is assumed: now and then copies use
+//! the other kind of store, and the faster kind is kept.
 
 use crate::arith;
 use crate::trace::tsc_clock;
@@ -11,29 +11,30 @@ use ringwork_isa::Span;
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
 
-/// Copies of less are ordinary: the fence after streaming costs as much as they do.
+/// Shorter copies use ordinary stores: the fence after streaming stores costs as much as the copy.
 const LEAST_BYTES: usize = 4 << 10;
-/// Copies of so much leave nothing in the caches for the reader.
+/// Copies of this size leave nothing in the caches for the reader.
 const LARGE_BYTES: usize = 1 << 20;
-/// Copies of so much always go past the caches, which have no room for them: there are too few of them to learn from.
+/// Copies of this size always use streaming stores: they do not fit the caches, and they are too rare to learn from.
 const HUGE_BYTES: usize = 8 << 20;
-/// A caller's memory of so much is in no cache when it is read again, however little of it is copied at a time.
+/// A caller's buffer of this size is in no cache when it is read again, even if it is copied in small pieces.
 const BEYOND_CACHES_BYTES: u64 = 16 << 20;
-/// Of this many copies the first few go the other way. Only the last of them is timed: before, the lines are still
-/// where the usual way has left them. They also leave them where the next copies do not want them, so they are rare.
+/// Out of this many copies, the first few use the other kind of store. Only the last of these is timed, because the
+/// earlier ones still find the lines where the usual kind has left them. They also leave the lines in the wrong place
+/// for the copies that follow, so trials are rare.
 const CYCLE: u32 = 2048;
 const TRIALS: u32 = 3;
-/// Of this many copies one is timed; if it took twice as long as before, and that is not what the last trials
-/// left behind, the cores have moved, and the trials begin at once.
+/// Out of this many copies, one is timed. If it took twice as long as before, and no trial explains it, the cores
+/// have moved, and a trial starts at once.
 const SAMPLES: u32 = 16;
 const SETTLED: u32 = 4 * SAMPLES;
 
-/// From where to where: each has other lines in other caches.
+/// Source and destination of a copy: each combination finds its lines in other caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// Into memory that nobody else has.
+    /// Into private memory.
     Private,
-    /// Into as much of it as no cache holds.
+    /// Into private memory that is larger than the caches.
     Memory,
     /// From this rank's memory into its window, where peers will read it.
     Staging,
@@ -44,7 +45,7 @@ pub(super) enum Route {
 }
 
 impl Route {
-    /// `lent` is how much the caller has lent to be written, if that is where it goes.
+    /// `lent` is the length of the caller's writable slice, if the destination is in it.
     #[inline(always)]
     pub(super) fn of(to: &Span, from: &Span, lent: Option<u64>) -> Route {
         if lent.is_some_and(|bytes| bytes >= BEYOND_CACHES_BYTES) {
@@ -61,10 +62,9 @@ impl Route {
     }
 }
 
-/// What was learned about each route, for every size from [`LEAST_BYTES`] to [`HUGE_BYTES`], doubling: what streaming costs beside
-/// the bytes makes it another choice for each.
+/// What was learned about each route, for each power of two of bytes from [`LEAST_BYTES`] to [`HUGE_BYTES`].
 #[derive(Debug, Default)]
-pub(super) struct Handover {
+pub(super) struct StorePolicy {
     staging: [Learned; SIZES],
     pushing: [Learned; SIZES],
     pulling: [Learned; SIZES],
@@ -72,13 +72,13 @@ pub(super) struct Handover {
 
 const SIZES: usize = (HUGE_BYTES / LEAST_BYTES).ilog2() as usize;
 
-/// What was learned of copies like one of `bytes`, if they are neither too small nor too large to learn from.
+/// What was learned about copies of this size, unless they are too small or too large to learn from.
 #[inline(always)]
 fn of_size(sizes: &[Learned; SIZES], bytes: usize) -> Option<&Learned> {
     sizes.get((bytes / LEAST_BYTES).checked_ilog2()? as usize)
 }
 
-/// What copies cost lately, in ticks per 64 KiB; 0 if it is not known.
+/// The recent cost of a copy, in ticks per 64 KiB; 0 if unknown.
 #[derive(Debug, Default)]
 struct Learned {
     ordinary: Cell<u64>,
@@ -86,8 +86,8 @@ struct Learned {
     copies: Cell<u32>,
 }
 
-impl Handover {
-    /// Copies, by the way that was faster lately.
+impl StorePolicy {
+    /// Copies with the kind of store that was faster lately.
     ///
     /// # Safety
     /// As [`arith::copy`].
@@ -111,7 +111,7 @@ impl Handover {
         }
     }
 
-    /// Whether what is staged goes past the caches, by what was learned of copies.
+    /// Whether staged data should use streaming stores, according to earlier copies.
     #[inline]
     pub(super) fn stages_past_the_caches(&self, bytes: usize) -> bool {
         of_size(&self.staging, bytes).map_or(bytes >= HUGE_BYTES, |learned| learned.streams(bytes))
@@ -119,8 +119,9 @@ impl Handover {
 }
 
 impl Learned {
-    /// Whether streaming is far faster: the reader has it farther then. Between near cores it is up to twice as fast for
-    /// the writer alone, and slower for both together; but for what no cache holds either way.
+    /// Whether streaming is much faster, which means that the reader's core is far. Between near cores streaming is
+    /// up to twice as fast for the writer alone, and slower for writer and reader together, except for data that no
+    /// cache holds.
     fn streams(&self, bytes: usize) -> bool {
         let (ordinary, streaming) = (self.ordinary.get(), self.streaming.get());
         let halves = if bytes < LARGE_BYTES { 6 } else { 3 };
@@ -149,7 +150,7 @@ impl Learned {
         let start = tsc_clock::now();
         // SAFETY: the caller's promises, unchanged.
         unsafe { one_way(streams, to, from, bytes) };
-        // What is left in the store buffer has not arrived.
+        // Data in the store buffer has not arrived yet.
         fence(Ordering::SeqCst);
         let took = tsc_clock::now().saturating_sub(start);
         let rate = (took.saturating_mul(64 << 10) / (bytes as u64).max(1)).max(1);
@@ -158,7 +159,8 @@ impl Learned {
         if before > 0 && rate > 2 * before && self.copies.get() > SETTLED {
             self.copies.set(0);
         }
-        // Who was interrupted learns little; who has moved learns soon.
+        // Limits one sample to 8 times the average: a preempted sample must not spoil the average, and a migration
+        // still shows after a few samples.
         let rate = rate.min(if before == 0 {
             rate
         } else {
@@ -189,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_is_copied_does_not_depend_on_what_was_learned() {
-        let handover = Handover::default();
+        let store_policy = StorePolicy::default();
         let mut from: Vec<u8> = (0..9_000).map(|i| (i * 7 % 251) as u8).collect();
         for (round, bytes) in [0, 1, 4095, 4096, 4097, 8999]
             .into_iter()
@@ -199,22 +201,22 @@ mod tests {
         {
             let mut to = vec![0u8; bytes + 1];
             let slow = if round % 12 < 6 { 1 } else { 1 << 40 };
-            for learned in &handover.staging {
+            for learned in &store_policy.staging {
                 learned.ordinary.set(slow);
                 learned.streaming.set(1 << 20);
             }
             // SAFETY: both are private and long enough.
-            unsafe { handover.copy(Route::Staging, to.as_mut_ptr(), from.as_mut_ptr(), bytes) };
+            unsafe { store_policy.copy(Route::Staging, to.as_mut_ptr(), from.as_mut_ptr(), bytes) };
             assert_eq!((&to[..bytes], to[bytes]), (&from[..bytes], 0), "round {round}");
         }
     }
 
     #[test]
     fn every_size_has_its_own_but_the_smallest_and_the_largest_which_have_none() {
-        let handover = Handover::default();
+        let store_policy = StorePolicy::default();
         let place = |bytes| {
-            let found = of_size(&handover.staging, bytes)?;
-            handover
+            let found = of_size(&store_policy.staging, bytes)?;
+            store_policy
                 .staging
                 .iter()
                 .position(|learned| std::ptr::eq(learned, found))
@@ -250,7 +252,7 @@ mod tests {
             to.fill(0);
             // SAFETY: both are private and long enough.
             unsafe {
-                Handover::default().copy(Route::Memory, to.as_mut_ptr(), from.as_mut_ptr(), bytes);
+                StorePolicy::default().copy(Route::Memory, to.as_mut_ptr(), from.as_mut_ptr(), bytes);
             }
             assert!(to[..bytes] == from[..bytes] && to[bytes..].iter().all(|byte| *byte == 0));
         }
