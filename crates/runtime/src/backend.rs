@@ -13,6 +13,7 @@ use crate::config::NodeBuilder;
 use crate::domain::DomainPlan;
 use crate::error::{Error, Result};
 use crate::platform::{Platform, Simulated};
+use crate::signal_names::SignalsOf;
 use crate::timeline::Records;
 use native::{HostSegment, NativeBackend};
 use ringwork_isa::{Rank, Segment, Signal, Site, Task};
@@ -30,6 +31,8 @@ pub(crate) struct SegmentPlan {
     /// Such as `window "tp"`.
     pub(crate) what: String,
     pub(crate) members: Members,
+    /// Its rows of signals.
+    pub(crate) signals: Vec<SignalsOf>,
 }
 
 /// The members of a domain that are chips of one worker: consecutive ranks, since a domain may reach over workers.

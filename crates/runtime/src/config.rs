@@ -30,7 +30,11 @@ pub struct NodeBuilder {
     pub(crate) platform: Platform,
     pub(crate) record: bool,
     pub(crate) on_step: OnStep,
+    pub(crate) on_wait: Option<OnWait>,
 }
+
+/// Hears of waits that last.
+pub(crate) type OnWait = Box<dyn FnMut(&str) + Send>;
 
 /// Hears of every step of every chip's bring-up: device, process id, step.
 pub(crate) type OnStep = Box<dyn FnMut(Device, u32, &str)>;
@@ -61,6 +65,7 @@ impl Default for NodeBuilder {
             platform: Platform::default(),
             record: true,
             on_step: Box::new(|_, _, _| {}),
+            on_wait: None,
         }
     }
 }
@@ -151,6 +156,14 @@ impl NodeBuilder {
     #[must_use]
     pub fn on_step(mut self, hear: impl FnMut(Device, u32, &str) + 'static) -> NodeBuilder {
         self.on_step = Box::new(hear);
+        self
+    }
+
+    /// Hears once of every wait of the host that lasts longer than a few seconds, long before its limit: which chips it
+    /// waits for, and what each does. For programs that tell their user.
+    #[must_use]
+    pub fn on_wait(mut self, hear: impl FnMut(&str) + Send + 'static) -> NodeBuilder {
+        self.on_wait = Some(Box::new(hear));
         self
     }
 

@@ -2,7 +2,7 @@
 
 use crate::backend::{self, Backend, Interrupter, Layout, Members, SegmentPlan, Waiter};
 use crate::chip_context::ChipContext;
-use crate::config::NodeBuilder;
+use crate::config::{NodeBuilder, OnWait};
 use crate::dispatch::InFlight;
 use crate::domain::{Domain, DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result, Stopped};
@@ -12,6 +12,7 @@ use crate::intermediate::Placed;
 use crate::orchestrator::Orchestrator;
 use crate::platform::{Clock, Platform};
 use crate::segments::{Known, Sort};
+use crate::signal_names::SignalNames;
 use crate::task_binding::BoundTask;
 use crate::task_history::TaskHistory;
 use crate::tensor::Tensor;
@@ -75,6 +76,9 @@ pub(crate) struct State {
     pub(crate) history: TaskHistory,
     /// Signals that tasks wait for, and how many do.
     pub(crate) signals: BTreeMap<SignalId, (Signal, usize)>,
+    pub(crate) signal_names: SignalNames,
+    /// Hears of waits that last.
+    pub(crate) on_wait: Option<OnWait>,
     /// Threads that run host tasks.
     pub(crate) host_threads: Vec<ThreadId>,
     pub(crate) finished: Reports,
@@ -126,6 +130,8 @@ impl Node {
             failures: Failures::default(),
             history,
             signals: BTreeMap::new(),
+            signal_names: SignalNames::default(),
+            on_wait: builder.on_wait,
             host_threads: Vec::new(),
             finished: Reports::default(),
             intermediates: BTreeMap::new(),
@@ -239,6 +245,7 @@ impl Node {
             layout,
             what,
             members: Members::all([chip]),
+            signals: Vec::new(),
         };
         state.backend.create(&plan)?;
         state.know(&plan, Sort::Private);

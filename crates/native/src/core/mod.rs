@@ -24,7 +24,7 @@ use lent::Lent;
 pub use lent::{LentBytes, LentBytesMut};
 use lines::{Asking, Lines};
 pub use neighbours::Neighbours;
-pub use observer::WaitObserver;
+pub use observer::{LongWaitObserver, WaitObserver};
 use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Rank, Result, Segment, Signal, Span};
 use ringwork_registry::KernelEntry;
 use std::cell::OnceCell;
@@ -79,6 +79,7 @@ pub struct NativeCore {
     calls: Option<Calls>,
     neighbours: Option<Neighbours>,
     observer: Option<Arc<dyn WaitObserver>>,
+    long_waits: Option<Arc<dyn LongWaitObserver>>,
 }
 
 /// How a core behaves while it waits.
@@ -115,6 +116,7 @@ impl NativeCore {
             calls: None,
             neighbours: None,
             observer: None,
+            long_waits: None,
         }
     }
 
@@ -221,6 +223,11 @@ impl NativeCore {
     /// Tells `observer` of waits that last, from now on.
     pub fn set_wait_observer(&mut self, observer: Option<Arc<dyn WaitObserver>>) {
         self.observer = observer;
+    }
+
+    /// Tells `observer` of waits that last for seconds, from now on.
+    pub fn set_long_wait_observer(&mut self, observer: Option<Arc<dyn LongWaitObserver>>) {
+        self.long_waits = observer;
     }
 
     /// Runs a kernel to its end.

@@ -1,5 +1,6 @@
 //! Whoever must know that a core waits: an interpreter that lends its lock, a program that takes signals.
 
+use ringwork_isa::Waited;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -14,6 +15,15 @@ pub trait WaitObserver: Debug + Send + Sync {
     /// and at least every 100 ms. The domain is then aborted: its other ranks must not wait for this one.
     fn is_interrupted(&self) -> bool;
 }
+
+/// Is told of waits that last for seconds, on the thread that waits: for programs that tell their user before the limit.
+pub trait LongWaitObserver: Debug + Send + Sync {
+    /// A wait has lasted for so long and goes on. Told once for each wait.
+    fn waits_long(&self, since: Duration, waited: &Waited);
+}
+
+/// How long a wait lasts before it is told of.
+pub(super) const NOTICE: Duration = Duration::from_secs(3);
 
 /// The longest sleep of a core that is observed.
 pub(super) const LOOK_UP: Duration = Duration::from_millis(100);

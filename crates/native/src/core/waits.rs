@@ -1,6 +1,6 @@
 //! Notifying and waiting: how a wait looks, sleeps, and ends.
 
-use super::observer::LOOK_UP;
+use super::observer::{LOOK_UP, NOTICE};
 use super::{At, NativeCore};
 use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached};
@@ -106,16 +106,20 @@ impl NativeCore {
             observer.waits();
         }
         let wait = || {
-            if self.observer.is_none() {
-                return cell.wait_within(self.patience, self.wait_limit, satisfied, exit);
-            }
             let (mut left, mut patience) = (self.wait_limit, self.patience);
+            let mut until_told = self.long_waits.as_ref().map(|_| NOTICE);
             loop {
-                let slice = left.min(LOOK_UP);
+                let slice = if self.observer.is_some() { LOOK_UP } else { left };
+                let slice = until_told.unwrap_or(left).min(slice).min(left);
                 left -= slice;
                 match cell.wait_within(patience, slice, satisfied, exit) {
                     Err(Ended::Deadline) if !left.is_zero() => patience = SLEEP_AT_ONCE,
                     ended => return ended,
+                }
+                until_told = until_told.and_then(|until| until.checked_sub(slice));
+                if until_told == Some(Duration::ZERO) {
+                    until_told = None;
+                    self.tell_of_long_wait(awaited, (compare, operand), at);
                 }
             }
         };
@@ -130,7 +134,7 @@ impl NativeCore {
             Ok(value) => return Ok(value),
             Err(ended) => ended,
         };
-        let waited = awaited.name.waited(cell.load(), (compare, operand), at);
+        let waited = awaited.waited((compare, operand), at);
         Err(match (ended, segment.alarm()) {
             (Ended::Exit(Exit::Mismatch(error)), _) => *error,
             (Ended::Exit(Exit::Left), _) => {
@@ -146,12 +150,20 @@ impl NativeCore {
         })
     }
 
+    /// Tells of a wait that has lasted for the time of a notice.
+    #[cold]
+    fn tell_of_long_wait(&self, awaited: Awaited<'_>, condition: (Compare, i32), at: At) {
+        if let Some(observer) = &self.long_waits {
+            observer.waits_long(NOTICE, &awaited.waited(condition, at));
+        }
+    }
+
     /// What is wrong, if a signal came and what belongs to it did not: that the peer is in another call. Who has noticed that
     /// before, and is gone perhaps, has raised an alarm.
     #[cold]
     pub(super) fn astray(&self, awaited: Awaited<'_>, condition: (Compare, i32), at: At) -> Option<Error> {
         if let Some(alarm) = awaited.segment.alarm() {
-            let waited = awaited.name.waited(awaited.cell.load(), condition, at);
+            let waited = awaited.waited(condition, at);
             return Some(alarmed(alarm, waited));
         }
         let peer = awaited.name.on();
@@ -214,6 +226,16 @@ pub(super) struct Awaited<'a> {
     pub(super) name: Name,
 }
 
+impl Awaited<'_> {
+    /// What is told of a wait for it.
+    fn waited(&self, condition: (Compare, i32), at: At) -> Waited {
+        Waited {
+            cell: self.segment.cell_number(self.cell).unwrap_or(u64::MAX),
+            ..self.name.waited(self.cell.load(), condition, at)
+        }
+    }
+}
+
 /// Who waits, on whom, and for which of its signals, in one word: see `notify` for why that matters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name(u64);
@@ -243,7 +265,7 @@ impl Name {
         )
     }
 
-    pub(super) fn waited(self, value: i32, (compare, needed): (Compare, i32), at: At) -> Waited {
+    fn waited(self, value: i32, (compare, needed): (Compare, i32), at: At) -> Waited {
         let queue = (self.0 >> 61).checked_sub(1);
         Waited {
             me: Rank((self.0 & 0xffff) as u32),
@@ -256,6 +278,8 @@ impl Name {
                 .into_iter()
                 .find(|known| Some(*known as u64) == queue),
             site: at.into(),
+            cell: u64::MAX,
+            name: None,
         }
     }
 }

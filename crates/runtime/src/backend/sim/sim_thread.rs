@@ -6,6 +6,7 @@ use crate::backend::{Event, Failure, Layout, SegmentPlan};
 use crate::chip::is_orchestration;
 use crate::platform::{Simulated, Simulation};
 use ringwork_isa::{Arg, Device, Error, ErrorKind, KernelId, Rank, Segment, Signal, Site, Task, Waited};
+use ringwork_layout::CellRow;
 use ringwork_registry as registry;
 use ringwork_sim::{Machine, Options, SegmentSpec, SimError, Stuck, StuckOn, TaskId};
 use ringwork_timeline::Timeline;
@@ -106,6 +107,11 @@ impl SimThread {
             },
             other => SimBackendError::Machine(other),
         })?;
+        for (first, count, name) in &plan.signals {
+            let (first, count) = (*first, *count);
+            let row = plan.layout.signals(Rank(0), CellRow { first, count });
+            self.machine.name_signals(&row, name);
+        }
         self.segments.insert(plan.layout.segment, plan.layout);
         Ok(())
     }
