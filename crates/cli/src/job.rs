@@ -1,6 +1,7 @@
 //! What an example is asked to do, and what it answers.
 
 use crate::interrupt;
+use crate::output::announce;
 use indicatif::ProgressBar;
 use ringwork::check::Checked;
 use ringwork::collectives::catalogue::Entry;
@@ -75,6 +76,7 @@ impl Job {
         let builder = builder
             .devices(self.devices.iter().copied())
             .platform(self.platform.clone());
+        let builder = self.telling_of_waits(builder);
         let node = builder.launch()?;
         let clock = node.clock();
         let mut times = self.times.borrow_mut();
@@ -83,6 +85,12 @@ impl Job {
         times.clocks = vec![clock];
         interrupt::watch(node.interrupter());
         Ok(node)
+    }
+
+    /// Says on standard error what a node waits for that waits for long.
+    fn telling_of_waits(&self, builder: NodeBuilder) -> NodeBuilder {
+        let bar = self.bar.clone();
+        builder.on_long_wait(move |what| bar.suspend(|| announce("note", what)))
     }
 
     /// The memory for collectives of up to so many elements, by the algorithm that was chosen.
@@ -115,7 +123,7 @@ impl Job {
         let (left, right) = self.devices.split_at(self.devices.len().div_ceil(2));
         let node = |name: &str, devices: &[u32]| {
             let node = Node::builder().name(name).devices(devices.iter().copied());
-            node.platform(self.platform.clone())
+            self.telling_of_waits(node.platform(self.platform.clone()))
         };
         let pod = Pod::launch("pod", [node("left", left), node("right", right)])?;
         let mut times = self.times.borrow_mut();

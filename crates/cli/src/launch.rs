@@ -85,6 +85,7 @@ pub(crate) fn run(arguments: LaunchArguments) -> ExitCode {
     job.limit = arguments.timeout;
     job.grace = arguments.grace;
     job.keep_going = arguments.keep_going;
+    job.on_wait = Some(say_wait);
     supervise(&job)
 }
 
@@ -110,14 +111,16 @@ pub(crate) fn supervise(job: &Job) -> ExitCode {
     }
 }
 
+/// Says what a rank waits for.
+pub(crate) fn say_wait(what: &str) {
+    announce("ringwork", what);
+}
+
 /// Says how a job went wrong.
 pub(crate) fn say(job: &Job, outcome: Outcome) {
     // `ringwork bench | head`: the rank that prints has ended because nobody reads, which is no failure.
-    let quiet = Outcome::Failed {
-        rank: 0,
-        end: End::Exited(EXIT_BROKEN_PIPE.into()),
-    };
-    if outcome == quiet && reader_is_gone() {
+    let reads = End::Exited(EXIT_BROKEN_PIPE.into());
+    if matches!(outcome, Outcome::Failed { rank: 0, end, .. } if end == reads) && reader_is_gone() {
         return;
     }
     let others = match job.size {
@@ -128,7 +131,12 @@ pub(crate) fn say(job: &Job, outcome: Outcome) {
     };
     let what = match outcome {
         Outcome::Done => return,
-        Outcome::Failed { rank, end } => format!("rank {rank} failed: {end}{others}"),
+        Outcome::Failed { rank, end, stopped } => {
+            let stopped = stopped.map_or_else(String::new, |rank| {
+                format!("; rank {rank} is stopped by a signal and answers nobody")
+            });
+            format!("rank {rank} failed: {end}{stopped}{others}")
+        }
         Outcome::Stopped => "interrupted; ending every rank (again to kill)".into(),
         Outcome::Overdue => {
             let limit = job.limit.unwrap_or_default().as_secs_f64();

@@ -57,11 +57,49 @@ fn rank_program() {
             println!("survivors {}", data[0]);
             comm.barrier().unwrap();
         }
+        "trains_while_rank_2_dies" => {
+            let mut comm = Communicator::from_env().unwrap();
+            let (mut weight, mut step) = (0.0f32, 0);
+            while step < 20 {
+                if rank == 2 && step == 7 {
+                    std::process::abort();
+                }
+                // The gradient of (weight - 3)^2 / 2, the same on every rank.
+                let mut gradient = [weight - 3.0];
+                if comm.all_reduce(&mut gradient, ReduceOp::Avg).is_err() {
+                    comm = comm.shrink().unwrap();
+                    // Ranks may have failed in different steps: all go on from where rank 0 is.
+                    let mut state = [step as f32, weight];
+                    comm.broadcast(&mut state, 0).unwrap();
+                    (step, weight) = (state[0] as i32, state[1]);
+                    continue;
+                }
+                weight -= 0.5 * gradient[0];
+                step += 1;
+            }
+            println!("trained to {weight:.2} on {}", comm.size());
+            comm.barrier().unwrap();
+        }
+        "rank_2_is_stopped" => {
+            if rank == 2 {
+                let own = std::process::id().to_string();
+                Command::new("kill").args(["-STOP", &own]).status().unwrap();
+            }
+            std::process::exit(if Communicator::from_env().is_err() { 5 } else { 0 });
+        }
         "rank_2_is_killed_at_the_rendezvous" => {
             if rank == 2 {
                 std::process::abort();
             }
             std::process::exit(i32::from(Communicator::from_env().is_err()));
+        }
+        "rank_1_comes_late" => {
+            let comm = Communicator::from_env().unwrap();
+            if rank == 1 {
+                std::thread::sleep(Duration::from_millis(4500)); // what is tested: longer than a notice takes
+            }
+            comm.barrier().unwrap();
+            comm.barrier().unwrap();
         }
         "sleeps" => {
             println!("pid {}", std::process::id());
@@ -250,6 +288,17 @@ fn a_rank_killed_at_the_rendezvous_is_named_not_those_that_missed_it() {
 }
 
 #[test]
+fn a_stopped_rank_is_named_beside_the_first_that_gave_up_on_it() {
+    let output = launch(&["-n", "3"], "rank_2_is_stopped")
+        .env("RINGWORK_TIMEOUT", "1")
+        .output();
+    let Output { status, stderr, .. } = output.unwrap();
+    let stderr = text(&stderr);
+    assert_eq!(status.code(), Some(5), "{stderr}");
+    assert!(stderr.contains("; rank 2 is stopped by a signal"), "{stderr}");
+}
+
+#[test]
 fn with_keep_going_survivors_of_a_death_shrink_and_finish() {
     let run = launch(&["-n", "4", "--keep-going"], "rank_1_is_killed_the_others_shrink").output();
     let Output {
@@ -264,6 +313,34 @@ fn with_keep_going_survivors_of_a_death_shrink_and_finish() {
         "{stderr}"
     );
     assert_eq!(lines_with(&stdout, "survivors 3").len(), 3, "{stdout}");
+}
+
+#[test]
+fn a_job_trains_through_the_death_of_a_rank() {
+    let run = launch(&["-n", "4", "--keep-going"], "trains_while_rank_2_dies").output();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = run.unwrap();
+    let (stdout, stderr) = (text(&stdout), text(&stderr));
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    assert!(
+        stderr.contains("rank 2 failed: it was killed by SIGABRT; the others go on"),
+        "{stderr}"
+    );
+    assert_eq!(lines_with(&stdout, "trained to 3.00 on 3").len(), 3, "{stdout}");
+}
+
+#[test]
+fn a_rank_that_waits_for_long_is_told_of_by_the_launcher() {
+    let output = launch(&["-n", "2"], "rank_1_comes_late").output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let notice = stderr
+        .lines()
+        .find(|line| line.starts_with("ringwork: rank 0 has waited 3 s: rank 0 waited at "));
+    assert!(notice.is_some_and(|line| line.contains("of rank 1")), "{stderr}");
 }
 
 #[test]

@@ -88,6 +88,18 @@ fn a_benchmark_whose_reader_has_seen_enough_ends_quietly() {
     assert_eq!((run.code, run.stderr.as_str()), (Some(141), ""));
 }
 
+#[test]
+fn a_benchmark_that_cannot_write_its_file_says_that_first() {
+    let run = ringwork(
+        "bench barrier -g 2 --target 1ms -w 1 --json=/dev/full",
+        Stdio::null(),
+    );
+    assert_eq!(run.code, Some(1), "{run:?}");
+    let first = run.stderr.lines().next().unwrap_or_default();
+    assert!(first.starts_with("error: writing /dev/full: "), "{run:?}");
+    assert!(!run.stderr.contains("barrier"), "{run:?}");
+}
+
 /// A file may not grow beyond a limit: the call fails and is named, the process is not killed by SIGXFSZ.
 #[test]
 fn a_limit_on_file_sizes_is_named() {
@@ -120,4 +132,50 @@ fn a_stray_variable_that_makes_chips_is_explained() {
     let run = support::run(&mut command);
     assert_eq!(run.code, Some(70), "{run:?}");
     assert!(run.stderr.contains("unset the variable"), "{run:?}");
+}
+
+/// A pipe that takes nothing more, and whose reader does not read.
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    use std::io::Write;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(&[0; 4096]).is_ok() {}
+    while writer.write(&[0]).is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn the_first_ctrl_c_ends_a_program_whose_output_is_blocked() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::time::{Duration, Instant};
+    for arguments in [
+        "run vector_add",
+        "run vector_add --json",
+        "sim all_reduce -t ring-4 -e 1K",
+        "examples",
+    ] {
+        let (_reader, writer) = full_pipe();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringwork"));
+        command.args(arguments.split(' ')).stdout(writer);
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let process = ringwork_testkit::process::Process::open(child.id()).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // 1 is `write` on every architecture that this runs on but arm, where it is 64; the descriptor is 1.
+        let blocked = |what: &str| what.starts_with("1 0x1 ") || what.starts_with("64 0x1 ");
+        let syscall = format!("/proc/{}/syscall", child.id());
+        while !std::fs::read_to_string(&syscall).is_ok_and(|what| blocked(&what)) {
+            assert!(Instant::now() < deadline, "{arguments}: it does not write");
+            std::thread::yield_now();
+        }
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        assert!(process.ended(Duration::from_secs(20)), "{arguments}: it goes on");
+        let status = child.wait_with_output().unwrap().status;
+        // A command that has no handler is killed by the signal.
+        use std::os::unix::process::ExitStatusExt;
+        assert!(
+            status.code() == Some(130) || status.signal() == Some(2),
+            "{arguments}: {status}"
+        );
+    }
 }

@@ -182,13 +182,21 @@ fn every_listed_example_runs_as_it_is_listed() {
 fn doctor_finds_that_this_machine_will_do() {
     let Run { code, stdout, .. } = ringwork("doctor");
     assert_eq!(code, Some(0), "{stdout}");
-    for name in ["cores", "memory", "sealed memory", "pidfd", "futex", "open files"] {
+    for name in [
+        "cores",
+        "memory",
+        "sealed memory",
+        "pidfd",
+        "prctl",
+        "futex",
+        "open files",
+    ] {
         assert!(stdout.contains(name), "{stdout}");
     }
     assert!(stdout.ends_with("Nothing is missing: ringwork runs here.\n"));
     let json: Value = serde_json::from_str(&ringwork("doctor --json").stdout).unwrap();
     assert_eq!(json["missing"], 0);
-    assert_eq!(json["findings"].as_array().unwrap().len(), 10);
+    assert_eq!(json["findings"].as_array().unwrap().len(), 11);
 }
 
 #[test]

@@ -46,6 +46,7 @@ impl Station {
         core.attach(home.clone());
         core.set_neighbours(neighbours);
         core.set_calls(home.clone(), place.calls());
+        core.set_long_wait_observer(ringwork_native::ranks::launcher());
         let team = place.team(Dtype::U8);
         let (room, ring) = (team.room()?, team.ring()?);
         Ok(Station {

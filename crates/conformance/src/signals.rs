@@ -12,8 +12,8 @@ pub fn set_stores_and_add_adds_wrapping<M: Machine>() {
         core.notify(signal, Notify::Set(i32::MAX)).await?;
         core.notify(signal, Notify::Add(2)).await?;
         assert_eq!(core.peek(signal).await?, i32::MIN + 1);
-        core.notify(signal, Notify::Add(-2)).await?;
-        assert_eq!(core.peek(signal).await?, i32::MAX);
+        core.notify(signal, Notify::Set(i32::MIN + 5)).await?;
+        assert_eq!(core.peek(signal).await?, i32::MIN + 5);
         for other in [0, 2, 3] {
             assert_eq!(core.peek(seat.signal(other)).await?, 0, "a neighbour changed");
         }
@@ -74,7 +74,8 @@ pub fn every_comparison_tests_what_it_says<M: Machine>() {
 pub fn a_satisfied_wait_goes_on<M: Machine>() {
     M::new(1).run_well(async |core, seat| {
         let signal = seat.signal(3);
-        core.notify(signal, Notify::Set(i32::MIN)).await?;
+        core.notify(signal, Notify::Set(i32::MAX)).await?;
+        core.notify(signal, Notify::Add(1)).await?;
         for (compare, operand) in [
             (Compare::Eq, i32::MIN),
             (Compare::Ne, 0),

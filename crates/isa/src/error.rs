@@ -1,6 +1,9 @@
 //! What can go wrong inside a kernel, with the facts in it.
 
-use crate::{Compare, Device, Dtype, QueueEnd, QueueSignal, Rank, Segment, Signal, Span, queue};
+use crate::{
+    Compare, Device, Dtype, Notify, QueueEnd, QueueSignal, Rank, SIGNAL_STRIDE_BYTES, Segment, Signal, Span,
+    queue,
+};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -62,6 +65,10 @@ pub struct Waited {
     pub queue: Option<QueueSignal>,
     /// The kernel's line.
     pub site: Site,
+    /// Which cell of its segment it was, as [`cell_of`](Waited::cell_of) counts; `u64::MAX` if that is not known.
+    pub cell: u64,
+    /// What the domain calls it, if the domain gave it a name: `"full"[0]`.
+    pub name: Option<String>,
 }
 
 impl Waited {
@@ -82,7 +89,17 @@ impl Waited {
             needed,
             queue: end.map(|end| end.signal),
             site: site.into(),
+            cell: Waited::cell_of(signal).unwrap_or(u64::MAX),
+            name: None,
         }
+    }
+
+    /// A number for a signal's cell: its segment in the upper half, and there its place in steps of
+    /// [`SIGNAL_STRIDE_BYTES`].
+    #[must_use]
+    pub fn cell_of(signal: &Signal) -> Option<u64> {
+        let place = u32::try_from(signal.offset()? / SIGNAL_STRIDE_BYTES).ok()?;
+        Some(u64::from(signal.segment().0) << 32 | u64::from(place))
     }
 }
 
@@ -97,10 +114,15 @@ impl fmt::Display for Waited {
             };
             return queue::describe(f, end, self.value, self.needed);
         }
+        write!(f, "rank {} waited at {} for signal ", self.me, self.site)?;
+        match &self.name {
+            Some(name) => f.write_str(name)?,
+            None => write!(f, "{}", self.signal)?,
+        }
         write!(
             f,
-            "rank {} waited at {} for signal {} of rank {} to be {} {}, it is {}",
-            self.me, self.site, self.signal, self.on, self.compare, self.needed, self.value
+            " of rank {} to be {} {}, it is {}",
+            self.on, self.compare, self.needed, self.value
         )
     }
 }
@@ -227,6 +249,23 @@ pub enum ErrorKind {
         /// The kernel's line.
         site: Site,
     },
+    /// A signal that would go down. Debug builds look for that; whoever waits for the signal may already be past it, or
+    /// never see it.
+    #[error(
+        "{site}: signal {signal} of rank {rank} would go down from {value} to {new}; signals only grow: count rounds with an `Epoch` and wait for `>=`"
+    )]
+    SignalDown {
+        /// Which signal of that rank.
+        signal: u32,
+        /// Whose signal it is.
+        rank: Rank,
+        /// Its value.
+        value: i32,
+        /// What it would be.
+        new: i32,
+        /// The kernel's line.
+        site: Site,
+    },
     /// A member of the domain died while this rank waited.
     #[error("rank {rank} died ({cause}); {waited}")]
     PeerDied {
@@ -335,6 +374,46 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.0
+    }
+
+    /// Gives the signals that it tells of their names, by [cell](Waited::cell).
+    pub fn name_signals(&mut self, name: impl Fn(u64) -> Option<String>) {
+        let give = |waited: &mut Waited| {
+            if waited.name.is_none() && waited.queue.is_none() {
+                waited.name = name(waited.cell);
+            }
+        };
+        match &mut *self.0 {
+            ErrorKind::PeerDied { waited, .. }
+            | ErrorKind::PeerLeft { waited, .. }
+            | ErrorKind::Aborted { waited, .. }
+            | ErrorKind::Deadline { waited, .. } => give(waited),
+            ErrorKind::Deadlock { waiting } => waiting.iter_mut().for_each(|(_, waited)| give(waited)),
+            _ => {}
+        }
+    }
+
+    /// Refuses a notification by which a signal of this value would go down.
+    ///
+    /// # Errors
+    /// [`ErrorKind::SignalDown`].
+    pub fn check_growth(signal: &Signal, value: i32, how: Notify, site: impl Into<Site>) -> Result<()> {
+        let new = match how {
+            Notify::Set(new) => new,
+            Notify::Add(amount) => value.wrapping_add(amount),
+        };
+        // The length of a message in a queue is a value, not a count.
+        if Compare::Ge.holds(new, value) || signal.queue().is_some() {
+            return Ok(());
+        }
+        Err(ErrorKind::SignalDown {
+            signal: signal.index(),
+            rank: signal.rank(),
+            value,
+            new,
+            site: site.into(),
+        }
+        .into())
     }
 
     /// Refuses `what`, which was given as `got` elements at `at` where `wanted` are needed.

@@ -37,6 +37,7 @@ pub fn probe() -> Vec<Finding> {
         memory(),
         sealed_memory(),
         pidfd(),
+        parent_death(),
         futex(),
         executable(),
         files(),
@@ -57,6 +58,17 @@ fn tried<T, E: std::fmt::Display>(name: &'static str, outcome: Result<T, E>, fin
         Ok(_) => finding(name, Verdict::Fine, fine),
         Err(error) => finding(name, Verdict::Missing, error.to_string()),
     }
+}
+
+/// Whether a process can ask to die with its parent: asks for what it has already.
+fn parent_death() -> Finding {
+    let asked = rustix::process::parent_process_death_signal()
+        .and_then(rustix::process::set_parent_process_death_signal);
+    tried(
+        "prctl",
+        asked,
+        "chips and ranks end with the process that started them",
+    )
 }
 
 fn kernel() -> Finding {

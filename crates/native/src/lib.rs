@@ -18,7 +18,9 @@ mod sync;
 pub mod trace;
 
 pub use config_file::{MAX_CONFIG_BYTES, read_config_file};
-pub use core::{LentBytes, LentBytesMut, NativeCore, Neighbours, SCRATCH, WaitObserver, Waiting};
+pub use core::{
+    LentBytes, LentBytesMut, LongWaitObserver, NativeCore, Neighbours, SCRATCH, WaitObserver, Waiting,
+};
 pub use error::{Error, Result};
 #[doc(no_inline)]
 pub use memory::segment;

@@ -206,3 +206,23 @@ fn a_kernel_that_awaits_something_else_is_an_error_not_a_hang() {
         "{error}"
     );
 }
+
+#[test]
+fn a_signal_that_would_go_down_is_refused_at_its_line_and_keeps_its_value() {
+    let threads = Threads::over(1, Attached::on_heap);
+    let results = threads.run(async |core: &NativeCore, seat: Seat| {
+        let signal = seat.signal(2);
+        core.notify(signal, Notify::Set(5)).await?;
+        for down in [Notify::Set(4), Notify::Set(0), Notify::Add(-1)] {
+            let line = line!() + 1;
+            let error = core.notify(signal, down).await.unwrap_err();
+            let ErrorKind::SignalDown { value: 5, site, .. } = error.kind() else {
+                panic!("{error}")
+            };
+            assert_eq!((site.file.as_ref(), site.line), (file!(), line));
+        }
+        assert_eq!(core.peek(signal).await?, 5);
+        core.notify(signal, Notify::Set(5)).await
+    });
+    assert!(results[0].is_ok(), "{results:?}");
+}

@@ -15,6 +15,7 @@ use crate::config::NodeBuilder;
 use crate::domain::DomainPlan;
 use crate::error::{Error, Result};
 use crate::platform::{Platform, Simulated};
+use crate::signal_names::SignalsOf;
 use crate::timeline::Records;
 use native::{HostSegment, NativeBackend};
 use ringwork_check::{Checked, TaskFault};
@@ -35,6 +36,8 @@ pub(crate) struct SegmentPlan {
     /// Such as `window "tp"`.
     pub(crate) what: String,
     pub(crate) members: Members,
+    /// Its rows of signals.
+    pub(crate) signals: Vec<SignalsOf>,
 }
 
 /// The members of a domain that are chips of one worker. Their ranks are consecutive, because a domain may span

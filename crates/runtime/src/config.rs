@@ -32,10 +32,13 @@ pub struct NodeBuilder {
     pub(crate) record: bool,
     pub(crate) on_step: OnStep,
     pub(crate) on_wait: Option<OnWait>,
+    pub(crate) on_long_wait: Option<OnLongWait>,
 }
 
 /// Hears that the host waits, and says whether to go on.
 pub(crate) type OnWait = Arc<dyn Fn() -> bool + Send + Sync>;
+/// Hears of waits that last for seconds.
+pub(crate) type OnLongWait = Box<dyn FnMut(&str) + Send>;
 
 /// Hears of every step of every chip's bring-up: device, process id, step.
 pub(crate) type OnStep = Box<dyn FnMut(Device, u32, &str)>;
@@ -67,6 +70,7 @@ impl Default for NodeBuilder {
             record: true,
             on_step: Box::new(|_, _, _| {}),
             on_wait: None,
+            on_long_wait: None,
         }
     }
 }
@@ -164,6 +168,14 @@ impl NodeBuilder {
     #[must_use]
     pub fn on_wait(mut self, hear: impl Fn() -> bool + Send + Sync + 'static) -> NodeBuilder {
         self.on_wait = Some(Arc::new(hear));
+        self
+    }
+
+    /// Hears once of every wait of the host that lasts longer than a few seconds, long before its limit: which chips it
+    /// waits for, and what each does. For programs that tell their user.
+    #[must_use]
+    pub fn on_long_wait(mut self, hear: impl FnMut(&str) + Send + 'static) -> NodeBuilder {
+        self.on_long_wait = Some(Box::new(hear));
         self
     }
 

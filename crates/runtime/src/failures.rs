@@ -54,6 +54,12 @@ impl State {
         if self.failures.recent.is_none() {
             self.failures.recent = Some(self.recent());
         }
+        let cause = match cause {
+            Cause::Kernel(Failure::Returned(error)) => {
+                Cause::Kernel(Failure::Returned(self.with_names(error)))
+            }
+            other => other,
+        };
         let device = self.devices[sent.chip];
         let kernel = sent.work.to_string();
         let reason = format!("chip {device}, kernel `{kernel}` failed: {cause}");

@@ -146,6 +146,7 @@ impl State {
             layout,
             what: format!("the intermediates of device {}", self.devices[chip]),
             members: Members::all([chip]),
+            signals: Vec::new(),
         };
         self.backend.create(&plan)?;
         self.rings[chip] = Some(layout);

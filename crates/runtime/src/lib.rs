@@ -27,6 +27,7 @@ mod platform;
 mod pod;
 mod run_to_completion;
 mod segments;
+mod signal_names;
 mod submission;
 mod task_binding;
 mod task_history;

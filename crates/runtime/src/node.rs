@@ -2,7 +2,7 @@
 
 use crate::backend::{self, Backend, Interrupter, Layout, Members, SegmentPlan, Waiter};
 use crate::chip_context::ChipContext;
-use crate::config::{NodeBuilder, OnWait};
+use crate::config::{NodeBuilder, OnLongWait, OnWait};
 use crate::dispatch::InFlight;
 use crate::domain::{Domain, DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result, Stopped};
@@ -15,6 +15,7 @@ use crate::orchestrator::{Orchestrator, Run};
 use crate::per_chip::PerChip;
 use crate::platform::{Clock, Platform};
 use crate::segments::{Known, Sort};
+use crate::signal_names::SignalNames;
 use crate::task_binding::BoundTask;
 use crate::task_history::TaskHistory;
 use crate::tensor::{Allocated, Tensor};
@@ -81,6 +82,9 @@ pub(crate) struct State {
     pub(crate) order: GraphRecord,
     /// Signals that tasks wait for, and how many do.
     pub(crate) signals: BTreeMap<SignalId, (Signal, usize)>,
+    pub(crate) signal_names: SignalNames,
+    /// Hears of waits that last.
+    pub(crate) on_long_wait: Option<OnLongWait>,
     /// Threads that run host tasks.
     pub(crate) host_threads: Vec<ThreadId>,
     pub(crate) finished: Reports,
@@ -134,6 +138,8 @@ impl Node {
             history,
             order: GraphRecord::default(),
             signals: BTreeMap::new(),
+            signal_names: SignalNames::default(),
+            on_long_wait: builder.on_long_wait,
             host_threads: Vec::new(),
             finished: Reports::default(),
             intermediates: BTreeMap::new(),
@@ -259,6 +265,7 @@ impl Node {
             layout,
             what,
             members: Members::all([chip]),
+            signals: Vec::new(),
         };
         state.backend.create(&plan)?;
         state.know(&plan, Sort::Private);

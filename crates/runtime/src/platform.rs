@@ -227,6 +227,7 @@ impl Clock {
         for node in &nodes {
             let alone = nodes.len() == 1;
             parts.push(Part {
+                names: &node.signal_names,
                 prefix: if alone {
                     String::new()
                 } else {

@@ -10,13 +10,17 @@ use crate::error::{Cause, Error, Result, millis};
 use crate::node::{Shared, State};
 use crate::segments::Sort;
 use ringwork_engine::{Link, TaskId};
-use ringwork_isa::Signal;
-use std::collections::BTreeMap;
+use ringwork_isa::{Signal, Waited};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 /// How long the partners of a failed task may take to end.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// How long a wait lasts before it is reported, and how many such waits one report lists.
+const NOTICE: Duration = Duration::from_secs(3);
+const SHOWN: usize = 4;
 
 /// The interval of progress checks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -102,6 +106,7 @@ impl Shared {
             let mut state = self.lock();
             state.end_the_stuck(progress);
             state.end_the_overdue(progress);
+            state.tell_of_waits(progress);
         }
     }
 }
@@ -204,7 +209,7 @@ impl State {
         self.release_deferred();
     }
 
-    /// Such as `signal 0 of rank 1 in window "tp" >= 3, it is 0`.
+    /// Such as `signal "full"[0] of rank 1 in window "tp" >= 3, it is 0`.
     fn describe_condition(&self, condition: &ringwork_engine::Condition, value: Option<i32>) -> String {
         let (compare, operand) = (condition.compare, condition.operand);
         let Some((signal, _)) = self.signals.get(&condition.signal) else {
@@ -213,8 +218,11 @@ impl State {
         let known = self.segments.get(&signal.segment());
         let what = known.map_or("released memory", |known| &known.what);
         let (index, rank) = (signal.index(), signal.rank());
+        let cell = Waited::cell_of(signal);
+        let name = cell.and_then(|cell| self.signal_names.of(cell));
+        let name = name.unwrap_or_else(|| index.to_string());
         let is = value.map_or_else(|| "it cannot be read".into(), |value| format!("it is {value}"));
-        format!("signal {index} of rank {rank} in {what} {compare} {operand}, {is}")
+        format!("signal {name} of rank {rank} in {what} {compare} {operand}, {is}")
     }
 
     fn describe_task(&self, task: TaskId) -> String {
@@ -346,11 +354,59 @@ impl State {
     }
 }
 
+/// Waits that last.
+impl State {
+    /// Says once of every wait that lasts what it is for.
+    fn tell_of_waits(&mut self, progress: &mut Progress) {
+        if self.on_long_wait.is_none() {
+            return;
+        }
+        let mut lasting = Vec::new();
+        for sent in self.in_flight.under_way.values() {
+            let seen = self.backend.last_seen(sent.chip);
+            let lasts = progress.still_for(sent.chip, seen.count) >= NOTICE;
+            if lasts && progress.told_chips.insert(sent.chip, seen.count) != Some(seen.count) {
+                let (device, kernel) = (self.devices[sent.chip], sent.work.to_string());
+                lasting.push(format!("chip {device}, kernel `{kernel}`, in: {}", seen.what));
+            }
+        }
+        for waiting in self.engine.what_waits().iter().filter(|waiting| waiting.only) {
+            let since = progress.waiting.get(&waiting.task);
+            if since.is_some_and(|since| since.elapsed() >= NOTICE)
+                && progress.told_tasks.insert(waiting.task)
+            {
+                let condition = self.describe_condition(&waiting.condition, waiting.value);
+                lasting.push(format!("{} for {condition}", self.describe_task(waiting.task)));
+            }
+        }
+        if lasting.is_empty() {
+            return;
+        }
+        let more = lasting.len().saturating_sub(SHOWN);
+        lasting.truncate(SHOWN);
+        if more > 0 {
+            lasting.push(format!("and {more} more"));
+        }
+        let (seconds, stopped) = (NOTICE.as_secs(), self.stopped());
+        let text = format!(
+            "{} has waited {seconds} s: {}{stopped}",
+            self.name,
+            lasting.join("; ")
+        );
+        if let Some(hear) = &mut self.on_long_wait {
+            hear(&text);
+        }
+    }
+}
+
 /// When each chip was last seen to begin an instruction, and since when tasks wait for signals.
 pub(crate) struct Progress {
     looked: Instant,
     seen: BTreeMap<usize, (u64, Instant)>,
     waiting: BTreeMap<TaskId, Instant>,
+    /// Chips whose wait was reported, with the count of instructions they had begun then.
+    told_chips: BTreeMap<usize, u64>,
+    told_tasks: BTreeSet<TaskId>,
     /// The signal that the host itself waits for.
     watches: Option<Signal>,
 }
@@ -361,6 +417,8 @@ impl Progress {
             looked: Instant::now(),
             seen: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            told_chips: BTreeMap::new(),
+            told_tasks: BTreeSet::new(),
             watches: None,
         }
     }

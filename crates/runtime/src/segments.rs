@@ -48,6 +48,7 @@ impl State {
         if sort == Sort::Wide {
             self.wide.push(plan.layout.segment);
         }
+        self.signal_names.add(plan);
         let (what, members) = (plan.what.clone(), plan.members.clone());
         self.segments.insert(
             plan.layout.segment,

@@ -6,6 +6,7 @@
 
 use crate::chip::CORE_NAMES;
 use crate::node::State;
+use crate::signal_names::SignalNames;
 use crate::task_history::TaskHistory;
 use ringwork_isa::{Device, Segment};
 use ringwork_native::trace::{Entry, LastSeen, Record, What, tsc_clock};
@@ -134,14 +135,14 @@ impl State {
                 .map(|(device, (record, seen))| RecentChip {
                     path: String::new(),
                     device: *device,
-                    lines: last_of(record, seen, records.now, scale),
+                    lines: last_of(record, seen, (records.now, scale), &self.signal_names),
                 })
                 .collect(),
         }
     }
 }
 
-fn last_of(record: &Record, seen: &LastSeen, now: u64, scale: f64) -> Vec<String> {
+fn last_of(record: &Record, seen: &LastSeen, (now, scale): (u64, f64), names: &SignalNames) -> Vec<String> {
     let shown = |entry: &&Entry| !matches!(entry.what, What::Notify { .. });
     let mut entries: Vec<&Entry> = record.entries.iter().filter(shown).collect();
     entries.sort_by_key(|entry| entry.end);
@@ -151,7 +152,7 @@ fn last_of(record: &Record, seen: &LastSeen, now: u64, scale: f64) -> Vec<String
         .iter()
         .map(|entry| {
             let (took, ago) = (time(entry.end - entry.start), time(now - entry.end));
-            format!("{}, {took}, ended {ago} before", label(entry))
+            format!("{}, {took}, ended {ago} before", label(entry, names))
         })
         .collect();
     if let Some(task) = &record.under_way {
@@ -164,19 +165,25 @@ fn last_of(record: &Record, seen: &LastSeen, now: u64, scale: f64) -> Vec<String
     lines
 }
 
-/// Such as `wait for signal 3 of rank 1 (kernel.rs:12)`.
-fn label(entry: &Entry) -> String {
+/// Such as `wait for signal "full"[0] of rank 1 (kernel.rs:12)`.
+fn label(entry: &Entry, names: &SignalNames) -> String {
     let what = match &entry.what {
         What::Task { failed, .. } => {
             let failed = if *failed { " (failed)" } else { "" };
             return format!("task {}{failed}", entry.text);
         }
         What::Wait {
-            rank, index, queue, ..
-        } => {
-            let what = if *queue { "queue" } else { "signal" };
-            format!("wait for {what} {index} of rank {rank}")
-        }
+            rank,
+            index,
+            queue,
+            cell,
+        } => match names.of(*cell).filter(|_| !*queue) {
+            Some(name) => format!("wait for signal {name} of rank {rank}"),
+            None => {
+                let what = if *queue { "queue" } else { "signal" };
+                format!("wait for {what} {index} of rank {rank}")
+            }
+        },
         What::Notify { .. } => "notify".into(),
         What::Work { name, .. } => (*name).to_owned(),
     };
@@ -213,6 +220,8 @@ pub(crate) struct Part<'a> {
     pub(crate) log: &'a TaskHistory,
     /// Segments that it shares with other nodes, under the same number.
     pub(crate) wide: &'a [Segment],
+    /// What its signals are called.
+    pub(crate) names: &'a SignalNames,
 }
 
 /// A signal's cell: of one node, or of several.
@@ -374,7 +383,7 @@ impl Assembly<'_> {
                         }
                     }
                     What::Wait { cell, .. } => {
-                        let label = label(entry);
+                        let label = label(entry, part.names);
                         let label = label.strip_prefix("wait for ").unwrap_or(&label).to_owned();
                         self.slice(row, Kind::Wait, times, label, 0);
                         self.waits.push((part.place(node, *cell), row, times));
@@ -386,7 +395,7 @@ impl Assembly<'_> {
                     What::Work { name, bytes } => {
                         let moves = matches!(*name, "copy" | "load" | "store");
                         let kind = if moves { Kind::Transfer } else { Kind::Compute };
-                        self.slice(row, kind, times, label(entry), *bytes);
+                        self.slice(row, kind, times, label(entry, part.names), *bytes);
                     }
                 }
             }

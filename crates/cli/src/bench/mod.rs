@@ -65,6 +65,7 @@ pub(crate) fn ranks_of_this(arguments: &BenchArguments) -> Job {
     let mut job = Job::new("/proc/self/exe", arguments.ranks.unwrap_or(2));
     job.arguments = std::env::args_os().skip(1).collect();
     job.pin = arguments.pin.into();
+    job.on_wait = Some(launch::say_wait);
     job
 }
 
@@ -130,7 +131,11 @@ fn measure_all(arguments: &BenchArguments) -> Result<ExitCode, String> {
         }
         report.line(&question, dtype, rows)?;
     }
-    let code = report.finish()?;
+    // Said before the others are let go, or their errors about this rank would come first.
+    let code = report.finish().unwrap_or_else(|error| {
+        complain(&error);
+        ExitCode::FAILURE
+    });
     comm.barrier().map_err(text)?;
     Ok(code)
 }

@@ -160,7 +160,13 @@ impl Core for NativeCore {
     fn notify(&self, signal: Signal, how: Notify) -> impl Future<Output = Result<()>> {
         let at = self.attribution.site();
         let found = self.signal(&signal, at);
-        done(found.map(|found| self.notify_now(found.cell, how, at)))
+        done(found.and_then(|found| {
+            if cfg!(debug_assertions) {
+                ringwork_isa::Error::check_growth(&signal, found.cell.load(), how, at)?;
+            }
+            self.notify_now(found.cell, how, at);
+            Ok(())
+        }))
     }
 
     #[track_caller]

@@ -23,7 +23,7 @@ use lent::Lent;
 pub use lent::{LentBytes, LentBytesMut};
 use lines::{Lines, PrefetchPolicy};
 pub use neighbours::Neighbours;
-pub use observer::WaitObserver;
+pub use observer::{LongWaitObserver, WaitObserver};
 use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Rank, Result, Segment, Signal, Span};
 use ringwork_registry::KernelEntry;
 use std::cell::OnceCell;
@@ -80,6 +80,7 @@ pub struct NativeCore {
     calls: Option<Calls>,
     neighbours: Option<Neighbours>,
     observer: Option<Arc<dyn WaitObserver>>,
+    long_waits: Option<Arc<dyn LongWaitObserver>>,
 }
 
 /// How a core behaves while it waits.
@@ -116,6 +117,7 @@ impl NativeCore {
             calls: None,
             neighbours: None,
             observer: None,
+            long_waits: None,
         }
     }
 
@@ -222,6 +224,11 @@ impl NativeCore {
     /// Sets the observer of long waits.
     pub fn set_wait_observer(&mut self, observer: Option<Arc<dyn WaitObserver>>) {
         self.observer = observer;
+    }
+
+    /// Tells `observer` of waits that last for seconds, from now on.
+    pub fn set_long_wait_observer(&mut self, observer: Option<Arc<dyn LongWaitObserver>>) {
+        self.long_waits = observer;
     }
 
     /// Runs a kernel to its end.

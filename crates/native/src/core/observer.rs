@@ -1,6 +1,7 @@
 //! The observer of waits, for callers that must know that a core waits: an interpreter that releases its lock, a
 //! program that handles signals.
 
+use ringwork_isa::Waited;
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -15,6 +16,15 @@ pub trait WaitObserver: Debug + Send + Sync {
     /// this one.
     fn is_interrupted(&self) -> bool;
 }
+
+/// Hears of waits that last for seconds, on the thread that waits: for programs that tell their user before the limit.
+pub trait LongWaitObserver: Debug + Send + Sync {
+    /// A wait has lasted for `since` and goes on. Called once for each wait.
+    fn waits_long(&self, since: Duration, waited: &Waited);
+}
+
+/// How long a wait lasts before it is reported.
+pub(super) const NOTICE: Duration = Duration::from_secs(3);
 
 /// The longest sleep of a core with an observer.
 pub(super) const LOOK_UP: Duration = Duration::from_millis(100);

@@ -1,6 +1,6 @@
 //! Notifying and waiting: how a wait polls, sleeps, and ends.
 
-use super::observer::LOOK_UP;
+use super::observer::{LOOK_UP, NOTICE};
 use super::{At, NativeCore};
 use crate::cell::{Cell, Ended, Looking, Patience};
 use crate::segment::{Alarm, Attached};
@@ -107,16 +107,20 @@ impl NativeCore {
             observer.waits();
         }
         let wait = || {
-            if self.observer.is_none() {
-                return cell.wait_within(self.patience, self.wait_limit, satisfied, exit);
-            }
             let (mut left, mut patience) = (self.wait_limit, self.patience);
+            let mut until_told = self.long_waits.as_ref().map(|_| NOTICE);
             loop {
-                let slice = left.min(LOOK_UP);
+                let slice = if self.observer.is_some() { LOOK_UP } else { left };
+                let slice = until_told.unwrap_or(left).min(slice).min(left);
                 left -= slice;
                 match cell.wait_within(patience, slice, satisfied, exit) {
                     Err(Ended::Deadline) if !left.is_zero() => patience = SLEEP_AT_ONCE,
                     ended => return ended,
+                }
+                until_told = until_told.and_then(|until| until.checked_sub(slice));
+                if until_told == Some(Duration::ZERO) {
+                    until_told = None;
+                    self.tell_of_long_wait(awaited, (compare, operand), at);
                 }
             }
         };
@@ -131,7 +135,7 @@ impl NativeCore {
             Ok(value) => return Ok(value),
             Err(ended) => ended,
         };
-        let waited = awaited.name.waited(cell.load(), (compare, operand), at);
+        let waited = awaited.waited((compare, operand), at);
         Err(match (ended, segment.alarm()) {
             (Ended::Exit(Exit::Mismatch(error)), _) => *error,
             (Ended::Exit(Exit::Left), _) => {
@@ -147,12 +151,20 @@ impl NativeCore {
         })
     }
 
+    /// Tells of a wait that has lasted for the time of a notice.
+    #[cold]
+    fn tell_of_long_wait(&self, awaited: Awaited<'_>, condition: (Compare, i32), at: At) {
+        if let Some(observer) = &self.long_waits {
+            observer.waits_long(NOTICE, &awaited.waited(condition, at));
+        }
+    }
+
     /// Diagnoses a signal without its packet: the peer is in a different collective call, or has already aborted the
     /// domain.
     #[cold]
     pub(super) fn astray(&self, awaited: Awaited<'_>, condition: (Compare, i32), at: At) -> Option<Error> {
         if let Some(alarm) = awaited.segment.alarm() {
-            let waited = awaited.name.waited(awaited.cell.load(), condition, at);
+            let waited = awaited.waited(condition, at);
             return Some(alarmed(alarm, waited));
         }
         let peer = awaited.name.on();
@@ -215,6 +227,16 @@ pub(super) struct Awaited<'a> {
     pub(super) name: Name,
 }
 
+impl Awaited<'_> {
+    /// What is told of a wait for it.
+    fn waited(&self, condition: (Compare, i32), at: At) -> Waited {
+        Waited {
+            cell: self.segment.cell_number(self.cell).unwrap_or(u64::MAX),
+            ..self.name.waited(self.cell.load(), condition, at)
+        }
+    }
+}
+
 /// The waiting rank, the rank it waits for, and the index of the signal, in one word: see `instructions.rs` for why.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name(u64);
@@ -244,7 +266,7 @@ impl Name {
         )
     }
 
-    pub(super) fn waited(self, value: i32, (compare, needed): (Compare, i32), at: At) -> Waited {
+    fn waited(self, value: i32, (compare, needed): (Compare, i32), at: At) -> Waited {
         let queue = (self.0 >> 61).checked_sub(1);
         Waited {
             me: Rank((self.0 & 0xffff) as u32),
@@ -257,6 +279,8 @@ impl Name {
                 .into_iter()
                 .find(|known| Some(*known as u64) == queue),
             site: at.into(),
+            cell: u64::MAX,
+            name: None,
         }
     }
 }

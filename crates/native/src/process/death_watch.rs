@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// How a chip's process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself, with this code.
+    /// By itself, with this code; -1 if somebody else in this process reaped it, so that nobody knows.
     Exited(i32),
     /// By this signal.
     Killed(i32),
@@ -36,6 +36,7 @@ pub enum End {
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            End::Exited(-1) => f.write_str("it is gone; how it ended is not known"),
             End::Exited(code) => write!(f, "it exited with code {code}"),
             End::Killed(number) => match Signal::from_named_raw(number) {
                 Some(Signal::SEGV) => write!(f, "it segfaulted (SIGSEGV)"),

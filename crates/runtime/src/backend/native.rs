@@ -71,6 +71,7 @@ impl NativeBackend {
                 layout,
                 what,
                 members,
+                ..
             } = &plan.segment;
             let segment = HostSegment::create(what, *layout)?;
             // The plan was checked against the data, so it fits.

@@ -11,6 +11,7 @@ use crate::platform::{Simulated, Simulation};
 use ringwork_check::{AgentId, Detector, watched};
 use ringwork_isa::stepped::{Instruction, Payload, SteppedCore};
 use ringwork_isa::{Compare, Notify, Rank, Segment, Signal};
+use ringwork_layout::CellRow;
 use ringwork_sim::{Machine, Options, SegmentSpec, SimError, TaskId};
 use ringwork_timeline::Timeline;
 use std::cell::RefCell;
@@ -104,6 +105,11 @@ impl SteppedMachine for SimMachine {
             .into(),
             other => crate::Error::Platform(Box::new(MachineError(other))),
         })?;
+        for (first, count, name) in &plan.signals {
+            let (first, count) = (*first, *count);
+            let row = plan.layout.signals(Rank(0), CellRow { first, count });
+            self.machine.name_signals(&row, name);
+        }
         if let Some(detector) = &self.detector {
             let (segment, bytes) = (plan.layout.segment, plan.layout.bytes());
             detector.borrow_mut().define(segment, &*plan.what, None, bytes);

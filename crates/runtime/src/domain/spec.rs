@@ -192,6 +192,10 @@ impl DomainSpec {
             .windows(segment, ranks, window.cells(), asked)
             .map_err(|error| Error::config(self.field("window_bytes"), error.to_string()))?;
         let what = format!("window \"{}\"", self.name);
+        let rows = places.signals.iter();
+        let signals = rows
+            .map(|(name, row)| (row.first, row.count, name.clone()))
+            .collect();
         let plan = DomainPlan {
             name: self.name.clone(),
             members: devices,
@@ -201,6 +205,7 @@ impl DomainSpec {
                 layout,
                 what,
                 members,
+                signals,
             },
         };
         self.check_staged(&plan)?;

@@ -4,7 +4,7 @@ use super::issue::Progress;
 use super::signals::{Waiter, changed};
 use super::state::{Event, Notice, Purpose, Reply, State, Waiting};
 use crate::net::{Flow, Sent, Step};
-use ringwork_isa::{Notify, QueueSignal, Result, Signal};
+use ringwork_isa::{Error, Notify, QueueSignal, Result, Signal};
 
 impl State {
     /// A message on its way was woken.
@@ -109,6 +109,10 @@ impl State {
         bytes: u64,
     ) -> Result<Progress> {
         let (slot, owner) = self.slot(core, signal)?;
+        if cfg!(debug_assertions) {
+            let value = self.value_seen_by(core, slot);
+            Error::check_growth(signal, value, how, self.site(core))?;
+        }
         let now = self.now();
         if let Some(QueueSignal::Length) = signal.queue().map(|end| end.signal) {
             let rank = self.core(core).rank;
@@ -257,17 +261,21 @@ impl State {
     /// The answer that a signal gives now, if it gives one.
     #[inline(always)]
     pub(crate) fn look(&mut self, core: u32, waiting: &Waiting) -> Option<Reply> {
-        let mut value = self.signals.cells[waiting.slot as usize].value;
-        if waiting.wanted.condition().is_none() {
-            // A kernel sees its own notifications in program order, whatever they still wait for. (One that
-            // waits for its own gets there too, later.)
-            for (of, how) in &self.core(core).unseen {
-                if *of == waiting.slot {
-                    value = changed(value, *how);
-                }
-            }
-        }
+        // A kernel sees its own notifications in program order, whatever they still wait for. (One that
+        // waits for its own gets there too, later.)
+        let value = match waiting.wanted.condition() {
+            None => self.value_seen_by(core, waiting.slot),
+            Some(_) => self.signals.cells[waiting.slot as usize].value,
+        };
         waiting.wanted.reply(value)
+    }
+
+    /// A signal's value after all that this core has done to it, also what is still on its way.
+    #[inline(always)]
+    fn value_seen_by(&mut self, core: u32, slot: u32) -> i32 {
+        let value = self.signals.cells[slot as usize].value;
+        let mine = self.core(core).unseen.iter().filter(|(of, _)| *of == slot);
+        mine.fold(value, |value, (_, how)| changed(value, *how))
     }
 
     /// Lets a core wait until the signal changes, unless its domain was given up.

@@ -193,7 +193,7 @@ impl State {
         }
     }
 
-    fn site(&mut self, core: u32) -> Site {
+    pub(crate) fn site(&mut self, core: u32) -> Site {
         self.core(core).at.map_or_else(Site::caller, Into::into)
     }
 

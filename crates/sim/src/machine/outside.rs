@@ -2,7 +2,7 @@
 
 use super::state::State;
 use super::{Machine, SegmentSpec, SimError};
-use ringwork_isa::{Contributions, Counted, Segment};
+use ringwork_isa::{Contributions, Counted, Segment, Signals};
 
 impl Machine {
     /// Defines a segment, zeroed.
@@ -16,6 +16,12 @@ impl Machine {
         }
         let state = &mut *self.inner.state.borrow_mut();
         state.memory.define(spec, &state.topology.chip.memories)
+    }
+
+    /// Gives a row of signals a name, for the timeline.
+    pub fn name_signals(&self, row: &Signals, name: &str) {
+        let mut state = self.inner.state.borrow_mut();
+        state.trace.name(row, name);
     }
 
     /// Takes a segment away. Kernels that still use it get [`ringwork_isa::ErrorKind::NotMapped`].

@@ -3,6 +3,7 @@
 use super::state::Waiting;
 use crate::time::Ps;
 use crate::timeline::{Arrow, Kind, Slice};
+use ringwork_isa::{SIGNAL_STRIDE_BYTES, Segment, Signal, Signals};
 use std::collections::BTreeMap;
 
 /// Records of a run; empty unless tracing.
@@ -15,6 +16,8 @@ pub(crate) struct Trace {
     pub(crate) arrows: Vec<Arrow>,
     /// The row and the end of every task that is over.
     ended: BTreeMap<u32, (u32, Ps)>,
+    /// Rows of signals: how many cells there are from this offset of rank 0 on, and what the row is called.
+    names: BTreeMap<(Segment, u64), (u32, String)>,
 }
 
 impl Trace {
@@ -23,6 +26,22 @@ impl Trace {
             on,
             ..Trace::default()
         }
+    }
+
+    /// Gives a row of signals a name.
+    pub(crate) fn name(&mut self, row: &Signals, name: &str) {
+        if self.on {
+            self.names
+                .insert((row.segment, row.base), (row.count, name.to_owned()));
+        }
+    }
+
+    /// Such as `"full"[0]`.
+    fn name_of(&self, signal: &Signal) -> Option<String> {
+        let at = (signal.segment(), signal.offset_on_first()?);
+        let ((segment, base), (count, name)) = self.names.range(..=at).next_back()?;
+        let index = (at.1 - base) / SIGNAL_STRIDE_BYTES;
+        (*segment == at.0 && index < u64::from(*count)).then(|| format!("\"{name}\"[{index}]"))
     }
 
     /// The number of a core's row, counted from the first row after the ranks.
@@ -127,7 +146,9 @@ impl Trace {
                 });
             }
             let signal = &waiting.signal;
-            let what = || format!("signal {} of rank {}", signal.index(), signal.rank());
+            let name = self.name_of(signal);
+            let name = name.unwrap_or_else(|| signal.index().to_string());
+            let what = || format!("signal {name} of rank {}", signal.rank());
             self.slice(rank, Kind::Wait, (start, end), 0, what);
         }
     }

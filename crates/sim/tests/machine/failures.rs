@@ -166,3 +166,32 @@ fn a_kernel_that_polls_for_ever_is_stopped_by_the_limit() {
         .unwrap();
     assert!(matches!(machine.run(), Err(SimError::TooLong { .. })));
 }
+
+#[test]
+fn a_signal_that_would_go_down_is_refused_also_when_the_last_change_is_on_its_way() {
+    let topology = Topology::preset("ring-2").unwrap();
+    let machine = machine_with::<u8>(&topology, Options::default(), 8, 8);
+    let d = Domain::<u8>::new(0, 2, 8, 8);
+    let task = machine
+        .spawn(0, "down", move |core| async move {
+            let theirs = d.signal(3).on(Rank(1))?;
+            core.notify(theirs, Notify::Set(5)).await?;
+            core.notify(theirs, Notify::Set(4)).await
+        })
+        .unwrap();
+    let outcome = machine.run_until(task).unwrap();
+    let error = outcome.result.unwrap_err();
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::SignalDown {
+                value: 5,
+                new: 4,
+                rank: Rank(1),
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(error.to_string().contains("failures.rs:"), "{error}");
+}

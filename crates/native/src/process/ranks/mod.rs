@@ -23,11 +23,13 @@
 //! - **RANK-4 (no clock but the asked-for).** Without a limit, and until somebody fails, nothing here wakes up
 //!   by time.
 
+mod notices;
 mod output_prefix;
 mod pin;
 mod start;
 mod supervise;
 
+pub use notices::launcher;
 pub(crate) use pin::my_cores;
 pub use pin::{Pin, cores_of};
 pub use supervise::run;
@@ -46,6 +48,9 @@ pub const RANK_VARIABLE: &str = "RINGWORK_RANK";
 pub const SIZE_VARIABLE: &str = "RINGWORK_SIZE";
 /// Holds a text that no other job has: the ranks derive from it where they meet.
 pub const RENDEZVOUS_VARIABLE: &str = "RINGWORK_RENDEZVOUS";
+
+/// Holds the number of an inherited socket, by which a rank tells of waits that last.
+pub const NOTICES_VARIABLE: &str = "RINGWORK_NOTICES";
 
 /// What to start, how often, and how to treat it.
 #[derive(Clone, Debug)]
@@ -69,6 +74,8 @@ pub struct Job {
     /// Whether the others go on when a rank fails. The job has then failed if a rank exits with an error or every
     /// rank is killed; one that is killed by a signal while others finish is not a failure.
     pub keep_going: bool,
+    /// Hears what ranks wait for that have waited for a few seconds.
+    pub on_wait: Option<fn(&str)>,
 }
 
 impl Job {
@@ -84,6 +91,7 @@ impl Job {
             limit: None,
             grace: Duration::from_secs(2),
             keep_going: false,
+            on_wait: None,
         }
     }
 }
@@ -99,6 +107,9 @@ pub enum Outcome {
         rank: u32,
         /// How.
         end: End,
+        /// A rank that was stopped by a signal at that moment, if this one exited by itself: it answered nobody, which
+        /// may be why.
+        stopped: Option<u32>,
     },
     /// [`Stop::stop`] was called.
     Stopped,
@@ -115,7 +126,7 @@ impl Outcome {
             Outcome::Failed {
                 end: End::Exited(code),
                 ..
-            } => code,
+            } => u8::try_from(code).map_or(1, i32::from),
             Outcome::Failed {
                 end: End::Killed(signal),
                 ..

@@ -1,14 +1,15 @@
 //! Starting one rank.
 
-use super::{Job, Pin, RANK_VARIABLE, RENDEZVOUS_VARIABLE, SIZE_VARIABLE};
+use super::{Job, NOTICES_VARIABLE, Pin, RANK_VARIABLE, RENDEZVOUS_VARIABLE, SIZE_VARIABLE};
 use crate::error::{Error, Result};
 use crate::process::death_watch::End;
 use crate::process::file_size_limit;
+use crate::process::stopped::is_stopped;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use rustix::thread::CpuSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStderr, ChildStdout, Command, Stdio};
 
@@ -38,6 +39,7 @@ impl Process {
         rank: u32,
         rendezvous: &str,
         cores: Option<CpuSet>,
+        notices: Option<&OwnedFd>,
     ) -> Result<(Process, Pipes)> {
         let mut command = Command::new(&job.program);
         command
@@ -46,6 +48,10 @@ impl Process {
             .env(RANK_VARIABLE, rank.to_string())
             .env(SIZE_VARIABLE, job.size.to_string())
             .env(RENDEZVOUS_VARIABLE, rendezvous);
+        match notices {
+            Some(notices) => command.env(NOTICES_VARIABLE, notices.as_raw_fd().to_string()),
+            None => command.env_remove(NOTICES_VARIABLE),
+        };
         if rank > 0 {
             command.stdin(Stdio::null());
         }
@@ -57,8 +63,16 @@ impl Process {
         if leads {
             command.process_group(0);
         }
-        prepare(&mut command, cores, job.pin == Pin::Auto);
+        prepare(
+            &mut command,
+            cores,
+            job.pin == Pin::Auto,
+            notices.map(AsRawFd::as_raw_fd),
+        );
         let doing = || format!("starting rank {rank}, `{}`", job.program.to_string_lossy());
+        // Asked for between fork and exec, where an error could not say which call it was.
+        rustix::process::parent_process_death_signal()
+            .map_err(Error::system(format!("{}: prctl(PR_SET_PDEATHSIG)", doing())))?;
         let mut child = command.spawn().map_err(Error::system(doing()))?;
         // The child is ours and not reaped, so its number cannot have been reused.
         let pid = Pid::from_child(&child);
@@ -76,6 +90,11 @@ impl Process {
             end: None,
         };
         Ok((process, pipes))
+    }
+
+    /// Whether it lives and is stopped by a signal.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.end.is_none() && is_stopped(self.pid.as_raw_nonzero().get().cast_unsigned())
     }
 
     /// Sends a signal to it and to what it started, unless it has been reaped (RANK-3).
@@ -121,7 +140,7 @@ impl Drop for Process {
 }
 
 /// RANK-1, the cores, and the signals as a program expects them. Cores that nobody asked for may be refused.
-fn prepare(command: &mut Command, cores: Option<CpuSet>, unasked: bool) {
+fn prepare(command: &mut Command, cores: Option<CpuSet>, unasked: bool, notices: Option<RawFd>) {
     let launcher = Pid::from_raw(std::process::id().cast_signed());
     let before_exec = move || {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -130,6 +149,11 @@ fn prepare(command: &mut Command, cores: Option<CpuSet>, unasked: bool) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         file_size_limit::kills_again();
+        if let Some(notices) = notices {
+            // SAFETY: the launcher has it open until `spawn` returns, and this is a copy of its descriptors.
+            let inherited = unsafe { BorrowedFd::borrow_raw(notices) };
+            rustix::io::fcntl_setfd(inherited, rustix::io::FdFlags::empty())?;
+        }
         if let Some(cores) = &cores {
             let pinned = rustix::thread::sched_setaffinity(None, cores);
             if !unasked {

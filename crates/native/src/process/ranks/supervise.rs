@@ -2,7 +2,7 @@
 
 use super::output_prefix::Forwarders;
 use super::start::{Process, rendezvous};
-use super::{Job, Outcome, Stop};
+use super::{Job, Outcome, Stop, notices};
 use crate::error::{Error, Result};
 use crate::process::death_watch::End;
 use rustix::event::{Timespec, epoll};
@@ -19,10 +19,12 @@ use std::time::{Duration, Instant};
 /// If a rank cannot be started: those that were are killed and reaped. [`Error::Output`] if tagged output was lost.
 pub fn run(job: &Job, stop: &Stop, on_end: &mut dyn FnMut(Outcome)) -> Result<Outcome> {
     let mut forwarders = Forwarders::new();
-    let mut supervisor = Supervisor::new(job, stop)?;
+    // A comfort: without it everything else works.
+    let (ours, theirs) = job.on_wait.and_then(|_| notices::channel().ok()).unzip();
+    let mut supervisor = Supervisor::new(job, stop, ours)?;
     let rendezvous = rendezvous();
     for (rank, cores) in (0..).zip(job.pin.plan(job.size)) {
-        let (process, pipes) = Process::start(job, rank, &rendezvous, cores)?;
+        let (process, pipes) = Process::start(job, rank, &rendezvous, cores, theirs.as_ref())?;
         supervisor.add(process)?;
         forwarders
             .add(rank, pipes)
@@ -51,6 +53,8 @@ struct Supervisor<'a> {
     job: &'a Job,
     stop: &'a Stop,
     epoll: OwnedFd,
+    /// Where ranks tell of waits that last.
+    notices: Option<OwnedFd>,
     ranks: Vec<Process>,
     phase: Phase,
     /// When the phase ends, if it does by time.
@@ -62,17 +66,24 @@ struct Supervisor<'a> {
 
 /// Beside the ranks' own numbers.
 const STOP: u64 = u64::MAX;
+const NOTICE: u64 = u64::MAX - 1;
 
 impl<'a> Supervisor<'a> {
-    fn new(job: &'a Job, stop: &'a Stop) -> Result<Supervisor<'a>> {
+    fn new(job: &'a Job, stop: &'a Stop, notices: Option<OwnedFd>) -> Result<Supervisor<'a>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::system("creating an epoll"))?;
         let data = epoll::EventData::new_u64(STOP);
         epoll::add(&epoll, &*stop.eventfd, data, epoll::EventFlags::IN)
             .map_err(Error::system("watching for a stop"))?;
+        if let Some(notices) = &notices {
+            let data = epoll::EventData::new_u64(NOTICE);
+            epoll::add(&epoll, notices, data, epoll::EventFlags::IN)
+                .map_err(Error::system("watching for notices"))?;
+        }
         Ok(Supervisor {
             job,
             stop,
             epoll,
+            notices,
             ranks: Vec::new(),
             phase: Phase::Running,
             deadline: job.limit.map(|limit| Instant::now() + limit),
@@ -134,6 +145,13 @@ impl<'a> Supervisor<'a> {
             self.next_phase();
             return;
         }
+        if event == NOTICE {
+            let notice = self.notices.as_ref().and_then(notices::next);
+            if let (Some(notice), Some(hear)) = (notice, self.job.on_wait) {
+                hear(&notice);
+            }
+            return;
+        }
         let Ok(rank) = u32::try_from(event) else { return };
         let Some(process) = self.ranks.get_mut(rank as usize) else {
             return;
@@ -145,7 +163,7 @@ impl<'a> Supervisor<'a> {
             return;
         }
         match (end, self.suspect) {
-            _ if self.job.keep_going => on_end(Outcome::Failed { rank, end }),
+            _ if self.job.keep_going => on_end(self.failure(rank, end)),
             (End::Killed(_), _) => self.fail(rank, end, on_end),
             (End::Exited(_), None) => self.suspect = Some((rank, end, Instant::now() + LOOK_AGAIN)),
             (End::Exited(_), Some(_)) => {}
@@ -156,9 +174,19 @@ impl<'a> Supervisor<'a> {
     fn fail(&mut self, rank: u32, end: End, on_end: &mut dyn FnMut(Outcome)) {
         self.suspect = None;
         if self.phase == Phase::Running {
-            self.decide(Outcome::Failed { rank, end }, on_end);
+            self.decide(self.failure(rank, end), on_end);
             self.next_phase();
         }
+    }
+
+    /// How it is told that a rank failed.
+    fn failure(&self, rank: u32, end: End) -> Outcome {
+        let exited = matches!(end, End::Exited(_));
+        let stopped = (0..)
+            .zip(&self.ranks)
+            .find(|(_, rank)| exited && rank.is_stopped());
+        let stopped = stopped.map(|(rank, _)| rank);
+        Outcome::Failed { rank, end, stopped }
     }
 
     /// The first rank that exited with an error; or the first of all, if every one was killed.
@@ -171,7 +199,7 @@ impl<'a> Supervisor<'a> {
         let exited = ends().find(|(_, end)| matches!(end, End::Exited(code) if *code != 0));
         let all_killed = ends().all(|(_, end)| matches!(end, End::Killed(_)));
         let failed = exited.or_else(|| ends().next().filter(|_| all_killed));
-        failed.map(|(rank, end)| Outcome::Failed { rank, end })
+        failed.map(|(rank, end)| self.failure(rank, end))
     }
 
     /// The first outcome stays.
