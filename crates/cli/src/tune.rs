@@ -295,3 +295,27 @@ fn add(path: &Path, rows: &str) -> Result<(), String> {
     let before = std::fs::read_to_string(path).unwrap_or_default();
     std::fs::write(path, before + rows).map_err(|error| format!("writing {}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringwork_testkit::Folder;
+
+    #[test]
+    fn what_was_measured_before_an_interruption_is_kept_beside_the_table_of_before() {
+        let folder = Folder::new("tune-part");
+        let [table, part, kept] =
+            ["ccl.yaml", "ccl.yaml-part", "ccl.partial.yaml"].map(|name| PathBuf::from(folder.path(name)));
+        std::fs::write(&table, "of before").unwrap();
+        std::fs::write(&part, HEAD).unwrap();
+        keep_part(&part, &table).unwrap();
+        assert!(!part.exists() && !kept.exists(), "nothing was measured");
+        let row = "  - {collective: all_reduce, ranks: 2, algorithm: twophase}\n";
+        std::fs::write(&part, format!("{HEAD}{row}")).unwrap();
+        keep_part(&part, &table).unwrap();
+        let text = std::fs::read_to_string(&kept).unwrap();
+        assert!(text.contains(row.trim()) && text.contains("ended here"), "{text}");
+        assert_eq!(std::fs::read_to_string(&table).unwrap(), "of before");
+        assert!(!part.exists());
+    }
+}
