@@ -10,7 +10,9 @@ mod interrupt;
 mod job;
 mod launch;
 mod machine;
+mod narrow;
 mod output;
+mod pages;
 mod report;
 mod run;
 mod sim;
@@ -21,6 +23,7 @@ mod units;
 use clap::{Parser, Subcommand};
 use output::print_text;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Multi-chip programs: kernels, the memory they share, and the order they run in.
@@ -60,6 +63,17 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print what a shell completes commands and flags from
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages, one per command, into a directory
+    Man {
+        /// The directory; it is made if it is not there
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 /// Exit code after Ctrl-C, as shells expect it.
@@ -88,6 +102,11 @@ fn main() -> ExitCode {
         }
         Command::Check(arguments) => check::run(&arguments),
         Command::Doctor { json } => doctor::run(json),
+        Command::Completions { shell } => {
+            print_text(&pages::completions(shell));
+            ExitCode::SUCCESS
+        }
+        Command::Man { directory } => pages::write_manual(&directory),
     }
 }
 

@@ -76,7 +76,22 @@ pub(crate) fn lines(example: &Example, job: &Job, checks: &[Check]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  device {device:<device_width$}{who}  {outcome}");
     }
-    text + &verdict(checks, &job.times.borrow())
+    text += &verdict(checks, &job.times.borrow());
+    if let Some(free) = without_rate(job) {
+        let _ = writeln!(
+            text,
+            "the machine has no rate for: {free}; what they do takes no time here"
+        );
+    }
+    text
+}
+
+/// What of a simulated machine has no rate.
+fn without_rate(job: &Job) -> Option<String> {
+    match &job.platform {
+        Platform::Sim(simulation) => simulation.topology().free_inside_chips(),
+        _ => None,
+    }
 }
 
 /// The last line: the verdict, and how long it took.
@@ -142,11 +157,6 @@ fn prediction(predicted: &Predicted) -> String {
              between them takes none"
         );
     }
-    if end.now_ps == 0 {
-        text.push_str(
-            "nothing that this machine describes takes time here: it has no memory or vector rate\n",
-        );
-    }
     if let Some(busiest) = end.loads.first() {
         let percent = 100.0 * busiest.busy_ps as f64 / end.now_ps.max(1) as f64;
         let carried = bytes(usize::try_from(busiest.bytes).unwrap_or(usize::MAX));
@@ -192,6 +202,7 @@ pub(crate) fn json(example: &Example, job: &Job, checks: &[Check]) -> Value {
     }
     if let Some(simulated) = times.predicted.as_ref().and_then(simulated) {
         whole["simulated"] = simulated;
+        whole["simulated"]["without_rate"] = json!(without_rate(job));
     }
     whole
 }

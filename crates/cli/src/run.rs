@@ -40,8 +40,7 @@ pub(crate) struct RunArguments {
     /// The chips: 0-3 or 0,2,5
     #[arg(short, long)]
     devices: Option<DeviceList>,
-    /// How its collective is done; `ringwork examples --json` lists what each example can do
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = algorithm_help())]
     algo: Option<String>,
     /// Take the algorithm, the number of ranks and elements and their type from this file, if they are not said here
     #[arg(long, value_name = "ccl.yaml")]
@@ -57,6 +56,14 @@ pub(crate) struct RunArguments {
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
+}
+
+/// The catalogue has the names, so that none is missing here.
+fn algorithm_help() -> String {
+    format!(
+        "How its collective is done, of what its collective has: {}; `ringwork examples --json` lists what each example can do",
+        crate::sim::algorithm_names().join(", ")
+    )
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -8,7 +8,7 @@ mod rows;
 
 use crate::bench::{Bench, BenchArguments, Mode, Question, Roots};
 use crate::launch;
-use crate::output::{complain, print_text, say};
+use crate::output::{announce, complain, print_text, say};
 use crate::units::{parse_bytes, short_bytes};
 use clap::{Args, Parser};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -17,7 +17,7 @@ use ringwork::isa::{Algorithm, Collective, ReduceOp};
 use ringwork::native::ranks::{Job, RANK_VARIABLE};
 use rows::{Measured, Seats, rows};
 use std::fmt::Write;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -79,7 +79,7 @@ fn start(arguments: &TuneArguments) -> Result<ExitCode, String> {
         job.arguments.extend(["--cores".into(), cores.to_string().into()]);
         let code = launch::supervise(&job);
         if code != ExitCode::SUCCESS {
-            let _ = std::fs::remove_file(&part);
+            keep_part(&part, path)?;
             return Ok(code);
         }
     }
@@ -87,6 +87,29 @@ fn start(arguments: &TuneArguments) -> Result<ExitCode, String> {
     print_text(&std::fs::read_to_string(path).map_err(writing)?);
     say!("\nwritten to {0}; use it with RINGWORK_CCL={0}", path.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps what was measured before an interruption, if that is anything, beside the table that was asked for: a complete one
+/// may be there from before.
+fn keep_part(part: &Path, path: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", part.display());
+    let measured = std::fs::read_to_string(part).map_err(failed)?;
+    if !measured.contains("\n  - ") {
+        return std::fs::remove_file(part).map_err(failed);
+    }
+    let kept = path.with_extension("partial.yaml");
+    std::fs::write(
+        part,
+        format!("{measured}  # It was ended here: the rest is as built in.\n"),
+    )
+    .map_err(failed)?;
+    std::fs::rename(part, &kept).map_err(failed)?;
+    let kept = kept.display();
+    announce(
+        "note",
+        format_args!("what was measured until then is in {kept}; it can be used with RINGWORK_CCL={kept}"),
+    );
+    Ok(())
 }
 
 /// The file that the table is renamed to. A rename replaces whatever has the name, so a symbolic link is followed first,
@@ -129,8 +152,8 @@ fn measure(arguments: &TuneArguments) -> Result<ExitCode, String> {
         hops_ns: Vec::new(),
     };
     let bar = bar(&comm, sizes.len() * choosable().count());
-    let mut written = String::new();
-    for collective in choosable() {
+    let (speaks, many) = (comm.rank() == 0, choosable().count());
+    for (done, collective) in (1..).zip(choosable()) {
         let mut measured = Vec::new();
         for bytes in &sizes {
             bar.set_message(format!(
@@ -143,17 +166,28 @@ fn measure(arguments: &TuneArguments) -> Result<ExitCode, String> {
             }
             bar.inc(1);
         }
-        for row in rows(collective, seats, &measured) {
-            let _ = writeln!(written, "  - {row}");
+        if speaks {
+            let mut written = String::new();
+            for row in rows(collective, seats, &measured) {
+                let _ = writeln!(written, "  - {row}");
+            }
+            add(&arguments.output, &written)?;
+            if !std::io::stderr().is_terminal() {
+                let ranks = comm.size();
+                announce(
+                    "tune",
+                    format_args!("{ranks} ranks: {collective} measured, {done} of {many}"),
+                );
+            }
         }
     }
     bar.finish_and_clear();
-    if comm.rank() == 0 {
+    if speaks {
         let Seats { ranks, per_core } = seats;
         let hops = stopwatch.hops();
         add(
             &arguments.output,
-            &format!("  # {ranks} ranks, {per_core} per core, {hops}\n{written}"),
+            &format!("  # Above: {ranks} ranks, {per_core} per core, {hops}\n"),
         )?;
     }
     comm.barrier().map_err(text)?;
@@ -260,4 +294,28 @@ impl Stopwatch<'_> {
 fn add(path: &Path, rows: &str) -> Result<(), String> {
     let before = std::fs::read_to_string(path).unwrap_or_default();
     std::fs::write(path, before + rows).map_err(|error| format!("writing {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringwork_testkit::Folder;
+
+    #[test]
+    fn what_was_measured_before_an_interruption_is_kept_beside_the_table_of_before() {
+        let folder = Folder::new("tune-part");
+        let [table, part, kept] =
+            ["ccl.yaml", "ccl.yaml-part", "ccl.partial.yaml"].map(|name| PathBuf::from(folder.path(name)));
+        std::fs::write(&table, "of before").unwrap();
+        std::fs::write(&part, HEAD).unwrap();
+        keep_part(&part, &table).unwrap();
+        assert!(!part.exists() && !kept.exists(), "nothing was measured");
+        let row = "  - {collective: all_reduce, ranks: 2, algorithm: twophase}\n";
+        std::fs::write(&part, format!("{HEAD}{row}")).unwrap();
+        keep_part(&part, &table).unwrap();
+        let text = std::fs::read_to_string(&kept).unwrap();
+        assert!(text.contains(row.trim()) && text.contains("ended here"), "{text}");
+        assert_eq!(std::fs::read_to_string(&table).unwrap(), "of before");
+        assert!(!part.exists());
+    }
 }

@@ -45,7 +45,7 @@ fn check_shape(function: &ItemFn) -> Result<()> {
     if matches!(signature.output, ReturnType::Default) {
         return Err(Error::new_spanned(
             &signature.ident,
-            "a kernel returns `ringwork::Result<()>`",
+            "a kernel returns `Result<()>`",
         ));
     }
     let Some(FnArg::Typed(core)) = signature.inputs.first() else {

@@ -1,7 +1,8 @@
 //! The attributes `#[kernel]`, `#[orchestration]` and `#[flat]`.
 //!
 //! `#[kernel]` makes an `async fn` over a `Core` submittable, `#[orchestration]` a function that submits to the cores of a
-//! chip. The function itself stays as it is, so kernels can call each other. Beside it comes a module of the same
+//! chip. The function itself stays, so kernels can call each other; only its `Result<()>`, and a `Result` in its body, mean the
+//! kernels' result, whichever `Result` is in scope, because a program's own is that of its `main`. Beside it comes a module of the same
 //! name with a `task` function, which takes what the function takes (less the core) and returns a `Task`;
 //! and an entry in the program's kernel registry.
 //!

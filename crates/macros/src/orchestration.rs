@@ -40,7 +40,7 @@ fn check_shape(function: &ItemFn) -> Result<()> {
         return Err(Error::new_spanned(asyncness, message));
     }
     if matches!(signature.output, ReturnType::Default) {
-        let message = "an orchestration returns the kernels' `Result<()>`";
+        let message = "an orchestration returns `Result<()>`";
         return Err(Error::new_spanned(&signature.ident, message));
     }
     let first = "an orchestration's first parameter is `orch: &mut ChipOrchestrator<'_>`";

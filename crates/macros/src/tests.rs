@@ -64,3 +64,15 @@ fn floats_are_found_in_bounds_and_in_where_clauses() {
     assert!(of_clause.contains("with_float") && !of_clause.contains("with_dtype"));
     assert!(of_element.contains("with_dtype") && !of_element.contains("with_float"));
 }
+
+#[test]
+fn result_means_the_kernels_result_whichever_is_in_scope() {
+    let written = accepted(quote! { async fn k<C: Core>(core: &C) -> Result<()> { Ok(()) } });
+    assert!(
+        written.contains("-> :: ringwork :: __kernel :: Result < () >"),
+        "{written}"
+    );
+    assert!(written.contains("type Result < T , E ="), "{written}");
+    let named = accepted(quote! { async fn k<C: Core>(core: &C) -> KernelResult<()> { Ok(()) } });
+    assert!(named.contains("-> KernelResult < () >"), "{named}");
+}

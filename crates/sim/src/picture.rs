@@ -1,4 +1,7 @@
 //! A resolved machine as a picture: places where they are in their level, links by how much they carry.
+//!
+//! A link is as wide as it is fast. Its colour says its level, its dimension in a grid of three or more, or, in a machine that
+//! is a list of links, its speed.
 
 use crate::ShowPs;
 use crate::net::{Attach, Shape};
@@ -19,8 +22,12 @@ impl Topology {
     /// The machine as an SVG picture.
     #[must_use]
     pub fn svg(&self) -> String {
+        self.picture().svg()
+    }
+
+    fn picture(&self) -> Picture {
         if let Some(smaller) = self.smaller() {
-            return smaller.svg();
+            return smaller.picture();
         }
         let drawing = layout(self);
         let at = positions(self, &drawing);
@@ -59,11 +66,18 @@ impl Topology {
         }
         let dimensions = self.dimensions();
         let widest = lines.values().map(|line| line.0).fold(1.0, f64::max);
+        // Of a list of links: its speeds, the fastest first.
+        let mut speeds: Vec<f64> = lines.values().filter(|line| !line.3).map(|line| line.0).collect();
+        speeds.sort_by(|a, b| b.total_cmp(a));
+        speeds.dedup();
+        if !self.levels.is_empty() || speeds.len() > COLOURS.len() {
+            speeds.clear();
+        }
         let mut body = String::new();
         let mut reach: Vec<Point> = at.values().copied().collect();
         for ((a, b), (rate, count, section, failed)) in &lines {
             let (p, q) = (at[a], at[b]);
-            let width = 0.8 + 3.2 * (rate / widest).sqrt();
+            let width = 0.8 + 4.2 * rate / widest;
             let along = self.along(*a, *b);
             let of = along
                 .map(|(dimension, _)| dimension)
@@ -71,7 +85,8 @@ impl Topology {
             let colour = if *failed {
                 "#d3364f"
             } else {
-                COLOURS[of.unwrap_or(*section) % COLOURS.len()]
+                let speed = speeds.iter().position(|speed| speed == rate);
+                COLOURS[of.or(speed).unwrap_or(*section) % COLOURS.len()]
             };
             let dash = if *failed { " stroke-dasharray=\"4 4\"" } else { "" };
             let title = format!(
@@ -90,7 +105,7 @@ impl Topology {
                 for (end, out) in [(p, (p.0 - ux, p.1 - uy)), (q, (q.0 + ux, q.1 + uy))] {
                     let _ = writeln!(
                         body,
-                        "<path class=\"around\" d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{colour}\" stroke-width=\"{width:.1}\"{dash}><title>{}</title></path>",
+                        "<path class=\"around\" data-ends=\"{a} {b}\" d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{colour}\" stroke-width=\"{width:.1}\"{dash}><title>{}</title></path>",
                         end.0,
                         end.1,
                         out.0,
@@ -118,7 +133,7 @@ impl Topology {
             ));
             let _ = writeln!(
                 body,
-                "<path{far} d=\"M{:.1} {:.1}Q{:.1} {:.1} {:.1} {:.1}\" stroke=\"{colour}\" stroke-width=\"{width:.1}\"{dash}><title>{}</title></path>",
+                "<path{far} data-ends=\"{a} {b}\" d=\"M{:.1} {:.1}Q{:.1} {:.1} {:.1} {:.1}\" stroke=\"{colour}\" stroke-width=\"{width:.1}\"{dash}><title>{}</title></path>",
                 p.0,
                 p.1,
                 middle.0,
@@ -129,7 +144,18 @@ impl Topology {
             );
         }
         self.write_boxes(&drawing, &at, &mut body);
-        self.frame(&drawing, &reach, (&sections, &dimensions), &body)
+        let legend = self.legend(&drawing, (&sections, &dimensions), &speeds, &body);
+        let (margin, mut low, mut high) = (drawing.side, (f64::MAX, f64::MAX), (f64::MIN, f64::MIN));
+        for (x, y) in reach {
+            low = (low.0.min(x), low.1.min(y));
+            high = (high.0.max(x), high.1.max(y));
+        }
+        Picture {
+            low: (low.0 - margin, low.1 - margin),
+            size: (high.0 - low.0 + 2.0 * margin, high.1 - low.1 + 2.0 * margin),
+            legend,
+            body,
+        }
     }
 
     /// The dimension that a link of a single grid goes along, and whether it closes a ring there.
@@ -225,7 +251,7 @@ impl Topology {
                 let name = self.fabric.vertex_name(*vertex);
                 let _ = writeln!(
                     body,
-                    "<g><circle class=\"switch\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\"/><text x=\"{x:.1}\" y=\"{y:.1}\">{name}</text></g>",
+                    "<g data-vertex=\"{vertex}\"><circle class=\"switch\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\"/><text x=\"{x:.1}\" y=\"{y:.1}\">{name}</text></g>",
                     half * 0.8
                 );
             } else if vertex % drawing.inside == 0 {
@@ -242,7 +268,7 @@ impl Topology {
                 };
                 let _ = writeln!(
                     body,
-                    "<g><rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{side}\" height=\"{side}\" rx=\"6\"/><text x=\"{x:.1}\" y=\"{y:.1}\">{number}</text><title>chip {number}{inside}</title></g>",
+                    "<g data-vertex=\"{vertex}\"><rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{side}\" height=\"{side}\" rx=\"6\"/><text x=\"{x:.1}\" y=\"{y:.1}\">{number}</text><title>chip {number}{inside}</title></g>",
                     x - half,
                     y - half,
                 );
@@ -250,20 +276,20 @@ impl Topology {
         }
     }
 
-    fn frame(
+    /// What the colours mean, after the machine's name.
+    fn legend(
         &self,
         drawing: &Drawing,
-        reach: &[Point],
         (sections, dimensions): (&[&str], &[String]),
+        speeds: &[f64],
         body: &str,
-    ) -> String {
-        let margin = drawing.side * 1.5;
-        let (mut low, mut high) = ((f64::MAX, f64::MAX), (f64::MIN, f64::MIN));
-        for (x, y) in reach {
-            low = (low.0.min(*x), low.1.min(*y));
-            high = (high.0.max(*x), high.1.max(*y));
-        }
+    ) -> Vec<(String, String)> {
         let mut legend = vec![(String::new(), format!("{}: {} ranks", self.name, self.ranks()))];
+        for (colour, speed) in COLOURS.iter().zip(speeds) {
+            let text = crate::time::Scaled(*speed, "B/s, both directions together");
+            legend.push(((*colour).to_owned(), text.to_string()));
+        }
+        let sections = if speeds.is_empty() { sections } else { &[] };
         for (i, section) in sections.iter().enumerate() {
             let level = self.levels.iter().find(|level| level.name == *section);
             let text = level.map_or_else(
@@ -299,15 +325,60 @@ impl Topology {
         if !drawing.hidden.is_empty() {
             legend.push((String::new(), format!("inside each: {}", drawing.hidden)));
         }
-        // A page shows a large picture smaller; its words must still be read.
-        let spread = (high.0 - low.0).max(high.1 - low.1) + 2.0 * margin;
-        let scale = (spread / READ_AT).max(1.0);
+        legend
+    }
+
+    /// The picture and the description as one page that needs nothing else.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let picture = self.picture();
+        let key: String = picture.legend[1..]
+            .iter()
+            .map(|(colour, text)| {
+                let line = if colour.is_empty() {
+                    String::new()
+                } else {
+                    format!("<i style=\"background:{colour}\"></i>")
+                };
+                format!("<span>{line}{}</span>\n", escape(text))
+            })
+            .collect();
+        PAGE.replace("@STYLE@", STYLE)
+            .replace("@TITLE@", &escape(&picture.legend[0].1))
+            .replace("@KEY@", &key)
+            .replace("@PICTURE@", &picture.alone())
+            .replace("@DESCRIPTION@", &escape(&self.describe()))
+    }
+}
+
+/// A machine, drawn.
+struct Picture {
+    /// The corner at the top left.
+    low: Point,
+    size: Point,
+    /// Colours, and what they mean; the first is the title.
+    legend: Vec<(String, String)>,
+    body: String,
+}
+
+impl Picture {
+    /// Without the legend, as large as the page lets it be.
+    fn alone(&self) -> String {
+        let ((x, y), (width, height)) = (self.low, self.size);
+        format!(
+            "<svg viewBox=\"{x:.1} {y:.1} {width:.1} {height:.1}\">\n{}</svg>",
+            self.body
+        )
+    }
+
+    /// With the legend above it.
+    fn svg(&self) -> String {
+        let Picture { legend, body, .. } = self;
+        // Whoever shows a large picture shows it smaller; its words must still be read.
+        let scale = (self.size.0.max(self.size.1) / READ_AT).max(1.0);
         let legend_height = (legend.len() as f64 * 20.0 + 14.0) * scale;
-        let (x, y) = (low.0 - margin, low.1 - margin - legend_height);
-        let (width, height) = (
-            (high.0 - low.0 + 2.0 * margin).max(420.0),
-            high.1 - low.1 + 2.0 * margin + legend_height,
-        );
+        let (x, y) = (self.low.0, self.low.1 - legend_height);
+        let (width, height) = (self.size.0.max(420.0), self.size.1 + legend_height);
         let mut head = String::new();
         for (i, (colour, text)) in legend.iter().enumerate() {
             let (tx, ty) = (16.0, 22.0 + i as f64 * 20.0);
@@ -334,23 +405,23 @@ impl Topology {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{x:.1} {y:.1} {width:.1} {height:.1}\" width=\"{width:.0}\" height=\"{height:.0}\">\n<style>{STYLE}</style>\n<rect class=\"paper\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\n<g transform=\"translate({x:.1} {y:.1}) scale({scale:.3})\">\n{head}</g>\n{body}</svg>\n"
         )
     }
-
-    /// The picture and the description as one page that needs nothing else.
-    #[must_use]
-    pub fn html(&self) -> String {
-        let name = escape(&self.name);
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>{name}</title>\n<style>body {{ margin: 24px auto; max-width: 1100px; padding: 0 24px; font: 14px/1.5 system-ui, sans-serif; color: #1c2430; }} svg {{ display: block; margin: 0 auto; max-width: 100%; max-height: 82vh; height: auto; }} pre {{ background: #f6f8fa; padding: 14px 18px; border-radius: 6px; overflow: auto; font-size: 13px; }}</style>\n{}\n<pre>{}</pre>\n</html>\n",
-            self.svg(),
-            escape(&self.describe())
-        )
-    }
 }
+
+/// The page around a picture, its key and the description.
+const PAGE: &str = include_str!("picture/page.html");
 
 /// The side of a picture that a page shows about as large as it is.
 const READ_AT: f64 = 800.0;
 
-const STYLE: &str = "path{fill:none;opacity:.85}.far{opacity:.4}.around{stroke-linecap:round;stroke-dasharray:1 5;opacity:.7}.paper{fill:#fff}.chip{fill:#eef3f9;stroke:#44546a}.slow{fill:#fbe3e4;stroke:#d3364f}.switch{fill:#44546a}text{font:11px system-ui,sans-serif;text-anchor:middle;dominant-baseline:central;fill:#1c2430}circle+text{fill:#fff}.title{font-size:15px;font-weight:600;text-anchor:start;dominant-baseline:auto}.legend{font-size:12px;text-anchor:start;dominant-baseline:auto;fill:#44546a}";
+/// Colours of paper and ink, light and dark.
+const STYLE: &str = "\
+svg{--ink:#1c2430;--dim:#44546a;--chip:#eef3f9;--paper:#fff;--switch:#44546a;--slow:#fbe3e4}\
+@media(prefers-color-scheme:dark){svg{--ink:#e6ebf2;--dim:#9aa8ba;--chip:#222b37;--paper:#12161c;--switch:#5d7391;--slow:#4a2229}}\
+path{fill:none;opacity:.9}.far{opacity:.4}.around{stroke-linecap:round;stroke-dasharray:1 5;opacity:.75}.paper{fill:var(--paper)}\
+.chip{fill:var(--chip);stroke:var(--dim)}.slow{fill:var(--slow);stroke:#d3364f}.switch{fill:var(--switch)}\
+text{font:11px system-ui,sans-serif;text-anchor:middle;dominant-baseline:central;fill:var(--ink)}circle+text{fill:#fff}\
+.title{font-size:15px;font-weight:600;text-anchor:start;dominant-baseline:auto}\
+.legend{font-size:12px;text-anchor:start;dominant-baseline:auto;fill:var(--dim)}";
 
 #[cfg(test)]
 mod tests {
@@ -382,5 +453,16 @@ mod tests {
             );
             assert!(topology.html().contains(&escape(&topology.describe())));
         }
+    }
+
+    #[test]
+    fn links_of_a_list_have_the_colour_and_the_width_of_their_speed() {
+        let svg = Topology::preset("v100x8").unwrap().svg();
+        let drawn = |colour: &str, width: &str| {
+            let link = format!("stroke=\"{colour}\" stroke-width=\"{width}\"");
+            svg.matches(&link).count()
+        };
+        assert_eq!((drawn(COLOURS[0], "5.0"), drawn(COLOURS[1], "2.9")), (7, 9));
+        assert!(svg.contains(">100 GB/s, both directions together<"), "{svg}");
     }
 }

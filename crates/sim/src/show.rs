@@ -8,6 +8,25 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 impl Topology {
+    /// What of its chips has no rate, so that a prediction counts it as taking no time; such as `memory, vector engine`.
+    #[must_use]
+    pub fn free_inside_chips(&self) -> Option<String> {
+        let chip = &self.chip;
+        let memory = chip.memories.iter().all(|memory| memory.bandwidth.is_unlimited());
+        let matrix = chip.matrix.is_unlimited() && chip.array.is_none();
+        let parts = [
+            (memory, "memory"),
+            (chip.vector.is_unlimited(), "vector engine"),
+            (matrix, "matrix engine"),
+        ];
+        let free: Vec<_> = parts
+            .iter()
+            .filter(|(free, _)| *free)
+            .map(|(_, name)| *name)
+            .collect();
+        (!free.is_empty()).then(|| free.join(", "))
+    }
+
     /// The machine in words and numbers, a dozen lines.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -122,6 +141,9 @@ impl Topology {
                 Scaled(chip.matrix.get() as f64, "flop/s")
             )?;
         }
+        if let Some(free) = self.free_inside_chips() {
+            writeln!(out, "  without a rate: {free}; what they do takes no time")?;
+        }
         if let Some((array, clock)) = chip.array {
             writeln!(
                 out,
@@ -152,13 +174,14 @@ impl Topology {
     }
 }
 
-/// Bytes that are whole GiB, MiB or KiB, as such.
+/// Bytes that are whole GiB, MiB or KiB, if a person would say it so: not 78125000 KiB for 80 GB.
 fn whole_binary(bytes: u64) -> Option<String> {
+    const MOST: u64 = 1 << 14;
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let (shift, unit) = units
         .into_iter()
         .find(|(shift, _)| bytes.is_multiple_of(1 << shift))?;
-    Some(format!("{} {unit}", bytes >> shift))
+    (bytes >> shift < MOST).then(|| format!("{} {unit}", bytes >> shift))
 }
 
 #[cfg(test)]
@@ -178,6 +201,11 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
         let text = Topology::preset("h100x8").unwrap().describe();
+        assert!(text.contains("memory hbm: 80 GB, unlimited bandwidth"), "{text}");
+        assert!(
+            text.contains("without a rate: memory, vector engine; what they do takes no time"),
+            "{text}"
+        );
         assert!(
             text.contains("non-blocking switch of 8; 370 GB/s and 3.4 us per link"),
             "{text}"

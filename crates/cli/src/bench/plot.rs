@@ -251,6 +251,11 @@ fn stroke(i: usize, curve: &Curve) -> String {
     )
 }
 
+/// Neighbours differ in their dashes too.
+fn dash(i: usize) -> &'static str {
+    DASHES[(i + i / COLOURS.len()) % DASHES.len()]
+}
+
 /// A point of curve `i`, with `inside` in it.
 fn marker(i: usize, (x, y): (f64, f64), inside: &str) -> String {
     let shape = match i % 5 {
@@ -304,10 +309,10 @@ impl Chart {
             TOP - 12.0
         );
         self.grid(svg);
-        // What bounds the others lies behind them.
-        let in_order = || curves.iter().enumerate();
-        let behind = in_order().filter(|(_, curve)| curve.is_bound);
-        for (i, curve) in behind.chain(in_order().filter(|(_, curve)| !curve.is_bound)) {
+        // Behind lies what bounds the others, then what has no gaps: of two curves on each other both are seen.
+        let mut order: Vec<_> = curves.iter().enumerate().collect();
+        order.sort_by_key(|(i, curve)| (!curve.is_bound, !dash(*i).is_empty()));
+        for (i, curve) in order {
             let class = if curve.is_bound { "curve bound" } else { "curve" };
             let mut path = String::new();
             for (at, point) in curve.points.iter().enumerate() {

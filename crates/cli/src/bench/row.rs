@@ -120,8 +120,49 @@ impl Row {
             [Some(a @ 40..160), Some(b @ 40..160)] => format!("near {} ns", a.max(b)),
             [Some(a @ 1000..), Some(b @ 1000..)] => format!("one core, {} ns", a.min(b)),
             [Some(a @ 190..), Some(b @ 190..)] => format!("far {} ns", a.min(b)),
-            [Some(a), Some(b)] => format!("mixed {a}-{b} ns"),
+            // Longer than any distance: a rank had to wait for a core.
+            [Some(a), Some(b)] if a.max(b) > 100_000 => format!("busy, up to {}", hop_time(a.max(b))),
+            [Some(a), Some(b)] => format!("mixed, {} to {}", hop_time(a.min(b)), hop_time(a.max(b))),
             _ => String::new(),
         }
+    }
+}
+
+/// Nanoseconds as a person reads them.
+fn hop_time(ns: u128) -> String {
+    crate::report::duration(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{Mode, Roots};
+    use ringwork::isa::{Collective, ReduceOp};
+
+    #[test]
+    fn the_cores_are_told_in_units_a_person_reads() {
+        let question = Question {
+            collective: Collective::AllReduce,
+            op: ReduceOp::Sum,
+            root: Roots::Rotate,
+            way: None,
+            mode: Mode::Oop,
+            bytes: 8,
+        };
+        let said = |hops: [u64; 2]| {
+            let row = Row {
+                question,
+                dtype: Dtype::F32,
+                ranks: 2,
+                stats: Stats::of(vec![1.0]).unwrap(),
+                wrong: None,
+                hops: hops.map(|ns| Some(Duration::from_nanos(ns))),
+                in_window: false,
+            };
+            row.placement()
+        };
+        assert_eq!(said([120, 130]), "near 130 ns");
+        assert_eq!(said([120, 12_274_885]), "busy, up to 12.27 ms");
+        assert_eq!(said([3000, 120]), "mixed, 120 ns to 3000 ns");
     }
 }

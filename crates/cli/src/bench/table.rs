@@ -3,12 +3,14 @@
 use super::arguments::{BenchArguments, Mode, Roots};
 use super::measure::Question;
 use super::row::Row;
+use crate::narrow::Narrow;
 use ringwork::isa::{Algorithm, Dtype};
 use std::fmt::Write;
 
 /// Prints lines; knows which columns there are.
 #[derive(Debug)]
 pub(crate) struct Table {
+    narrow: Narrow,
     modes: Vec<Mode>,
     percentiles: bool,
     algorithms: bool,
@@ -16,11 +18,24 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(arguments: &BenchArguments) -> Table {
-        Table {
+        let mut table = Table {
+            narrow: Narrow::for_output(0, &[]),
             modes: arguments.modes.clone(),
             percentiles: arguments.percentiles,
             algorithms: arguments.algo.is_some(),
-        }
+        };
+        // The columns after the size: count, type, redop, root, and a gap. Of each mode the algorithm's bandwidth follows from
+        // the size and the time.
+        let (groups, width) = (54 + if table.algorithms { 20 } else { 0 }, table.group_width());
+        let algbw = |mode: usize| {
+            let end = groups + (mode + 1) * width - 16;
+            end - 8..end
+        };
+        let mut may_go = vec![42..50, 34..42, 13..27, 27..34, 50..54];
+        may_go.extend((0..table.modes.len()).map(algbw));
+        const CORES: usize = 12;
+        table.narrow = Narrow::for_output(groups + table.modes.len() * width + CORES, &may_go);
+        table
     }
 
     fn group_width(&self) -> usize {
@@ -59,7 +74,8 @@ impl Table {
             let _ = write!(units, "{:>8}{:>8}{:>8}", "(GB/s)", "(GB/s)", "");
         }
         let _ = write!(names, "  cores");
-        format!("{}\n{}\n{}", above.trim_end(), names, units.trim_end())
+        let lines = format!("{}\n{}\n{}", above.trim_end(), names, units.trim_end());
+        self.narrow.lines(&lines)
     }
 
     /// One line: the same question in every mode.
@@ -99,7 +115,7 @@ impl Table {
             };
             let _ = write!(line, "  {said}");
         }
-        line.trim_end().to_owned()
+        self.narrow.lines(line.trim_end())
     }
 
     fn group(&self, row: Option<&Row>) -> String {

@@ -19,6 +19,7 @@ use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use question::questions;
 use report::{OutputArguments, Report};
+use ringwork::collectives::catalogue::CATALOGUE;
 use ringwork::isa::Dtype;
 use ringwork::runtime::Interrupter;
 use ringwork::sim::ShowPs;
@@ -63,10 +64,7 @@ pub(crate) struct SimArguments {
     /// Each size is this many times the one before
     #[arg(short = 'f', long, value_name = "FACTOR", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..))]
     step_factor: u32,
-    /// The algorithm: packet; through a scratch onephase, twophase, ring, bidirectional-ring, staged; on data in the window
-    /// window-pull, window-push; by messages between neighbours direct, halving-doubling, double-tree, hierarchical, torus,
-    /// centre; or all, to compare [default: what --ccl says, else all]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = algorithm_help())]
     algo: Option<Algorithms>,
     /// How many ranks take part [default: what --ccl says, else all of the machine]
     #[arg(short = 'g', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -89,6 +87,24 @@ pub(crate) struct SimArguments {
     races: bool,
     #[command(flatten)]
     output: OutputArguments,
+}
+
+/// Every algorithm of the catalogue, by name.
+pub(crate) fn algorithm_names() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for name in CATALOGUE.iter().map(|entry| entry.algorithm.name()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn algorithm_help() -> String {
+    format!(
+        "The algorithm: {}; or all, to compare [default: what --ccl says, else all]",
+        algorithm_names().join(", ")
+    )
 }
 
 #[derive(Debug, Subcommand)]
@@ -145,6 +161,7 @@ fn predict(arguments: &SimArguments) -> Result<ExitCode, Refused> {
     // Only on a terminal, and only where it takes long enough to be seen.
     let busy = ProgressBar::new_spinner();
     for question in &questions {
+        report.on_machine(&question.topology);
         let about = (question.call.collective(), question.call.ranks);
         if last != Some(about) && report.for_people() {
             report.introduce(question);

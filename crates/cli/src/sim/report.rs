@@ -5,11 +5,14 @@ use super::prove::in_words;
 use super::question::{LeftOut, Question};
 use super::row::{self, Row, Stretch};
 use crate::bench::plot::{self, Plot};
+use crate::narrow::Narrow;
 use crate::output::{append, begin_lines, say, write_new};
 use crate::units::short_bytes;
 use clap::Args;
 use ringwork::isa::Collective;
+use ringwork::sim::Topology;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Where results go besides the table.
@@ -45,6 +48,9 @@ impl OutputArguments {
 pub(super) struct Report<'a> {
     pub(super) output: &'a OutputArguments,
     pub(super) rows: Vec<Row>,
+    narrow: Narrow,
+    /// What of each machine has no rate.
+    without_rate: BTreeMap<String, String>,
     left_out: Vec<LeftOut>,
 }
 
@@ -56,6 +62,8 @@ impl<'a> Report<'a> {
         Ok(Report {
             output,
             rows: Vec::new(),
+            narrow: row::narrow(),
+            without_rate: BTreeMap::new(),
             left_out,
         })
     }
@@ -85,12 +93,25 @@ impl<'a> Report<'a> {
         let (name, ranks) = (&topology.name, call.ranks);
         say!("# {} on {name}: {ranks} ranks, {data}", call.collective());
         self.say_left_out(Some(call.collective()));
-        say!("{}", row::head());
+        say!("{}", self.narrow.lines(&row::head()));
+    }
+
+    pub(super) fn say_without_rate(&self) {
+        for (machine, free) in &self.without_rate {
+            say!("# {machine} has no rate for: {free}; what they do takes no time in these predictions");
+        }
+    }
+
+    /// What the predictions cannot know of a machine is said once, below its rows.
+    pub(super) fn on_machine(&mut self, topology: &Topology) {
+        if let Some(free) = topology.free_inside_chips() {
+            self.without_rate.insert(topology.name.clone(), free);
+        }
     }
 
     pub(super) fn add(&mut self, row: Row) -> Result<(), Refused> {
         if self.for_people() {
-            say!("{}", row::line(&row));
+            say!("{}", self.narrow.lines(&row::line(&row)));
             if row.call.prove {
                 say!("#   proved: {}", in_words(row.call.collective()));
             }
@@ -126,6 +147,7 @@ impl<'a> Report<'a> {
             for (op, stretches) in &fastest {
                 say!("# fastest {op}: {}", stretches_in_words(stretches));
             }
+            self.say_without_rate();
             if interrupted {
                 say!("# not all: {} rows", self.rows.len());
             }
@@ -154,6 +176,7 @@ impl Report<'_> {
             let left_out = |left_out: &LeftOut| json!({ "op": left_out.collective.name(), "algos": left_out.names(), "why": left_out.why });
             let whole = json!({
                 "complete": !interrupted,
+                "without_rate": self.without_rate,
                 "left_out": self.left_out.iter().map(left_out).collect::<Vec<_>>(),
                 "rows": self.rows.iter().map(Row::json).collect::<Vec<_>>(),
                 "fastest": fastest

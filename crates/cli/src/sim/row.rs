@@ -3,6 +3,7 @@
 use super::call::{Call, Prediction};
 use crate::bench::bus_factor;
 use crate::bench::table::time;
+use crate::narrow::Narrow;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -173,6 +174,19 @@ const HEADS: [(&str, &str, usize); 9] = [
     ("of bound", "(%)", 10),
     ("busiest link", "(busy)", 0),
 ];
+
+/// How lines fit the terminal: count, type, algbw, busbw, percent of the bound and two blanks may go, in this order.
+pub(crate) fn narrow() -> Narrow {
+    const BUSIEST: usize = 18;
+    let at = |column: usize| {
+        let gaps = |columns: usize| if columns > 3 { 2 } else { 0 };
+        let start: usize = HEADS[..column].iter().map(|head| head.2).sum();
+        let start = 1 + start + gaps(column);
+        start..start + HEADS[column].2
+    };
+    let end = at(7).end;
+    Narrow::for_output(end + BUSIEST, &[at(1), at(2), at(5), at(6), at(7), 1..3])
+}
 
 /// The lines above the rows.
 pub(crate) fn head() -> String {

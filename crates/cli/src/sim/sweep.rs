@@ -170,6 +170,9 @@ impl Report<'_> {
     }
 
     fn end(&self, incomplete: bool) -> Result<(), Refused> {
+        if self.for_people() {
+            self.say_without_rate();
+        }
         if self.for_people() && incomplete {
             say!("# not all: {} rows", self.rows.len());
         }

@@ -50,6 +50,45 @@ fn broadcasts_of_a_root_that_does_not_wait_arrive_whole_and_in_order() {
 }
 
 #[test]
+fn a_window_buffer_is_read_and_written_by_element_by_part_and_as_a_whole() {
+    all_well(&spmd(here!(), 2, |comm| {
+        // More than the block that goes through a stack buffer, and not a multiple of it.
+        const LEN: usize = 2500;
+        let mut window = comm.alloc::<i32>(LEN).unwrap();
+        window.fill_with(|i| i as i32);
+        comm.all_reduce(&mut window, ReduceOp::Sum).unwrap();
+        assert!(window.iter().eq((0..LEN).map(|i| 2 * i as i32)));
+        assert_eq!(window.iter().len(), LEN);
+        window.update(|i, value| value / 2 - i as i32);
+        assert_eq!(window.to_vec(), [0; LEN]);
+        window.set(LEN - 1, 7).unwrap();
+        assert_eq!((window.get(LEN - 1), window.get(LEN)), (Some(7), None));
+        let mut part = [1, 1];
+        window.read(LEN - 2, &mut part).unwrap();
+        assert_eq!(part, [0, 7]);
+    }));
+}
+
+#[test]
+fn what_does_not_fit_a_window_buffer_is_refused_and_changes_nothing() {
+    all_well(&spmd(here!(), 2, |comm| {
+        let mut window = comm.alloc::<u8>(3).unwrap();
+        let said = window.write(2, &[9, 9]).unwrap_err().to_string();
+        assert!(
+            said.starts_with("elements 2..4 are outside a window buffer of 3"),
+            "{said}"
+        );
+        let mut values = [5; 4];
+        assert!(window.read(0, &mut values).is_err());
+        assert!(window.copy_from_slice(&[1, 2]).is_err() && window.set(3, 1).is_err());
+        assert!(window.write(usize::MAX, &[1, 1]).is_err());
+        assert_eq!((window.to_vec(), values), (vec![0; 3], [5; 4]));
+        window.copy_from_slice(&[1, 2, 3]).unwrap();
+        assert_eq!(window.to_vec(), [1, 2, 3]);
+    }));
+}
+
+#[test]
 fn ranks_that_join_and_end_disturb_nobody() {
     for size in [2, 3, 6, 6, 6] {
         all_well(&spmd(here!(), size, |_| {}));

@@ -2,11 +2,26 @@
 
 /// Every preset: its name, and what it is. `N`, `X`, `Y`, `Z` stand for numbers.
 pub const PRESETS: [(&str, &str); 17] = [
-    ("h100x8", "8 H100 behind NVSwitch, as NCCL's ring sees them"),
-    ("v100x8", "8 V100 in a hybrid cube mesh (DGX-1)"),
-    ("tpu-v5e-16x16", "256 TPU v5e in a 16x16 torus"),
-    ("ascend-a3-pod", "one Ascend A3 pod: 48 x 8 chips of 2 dies"),
-    ("ascend-910b-8", "8 Ascend 910B in a full mesh"),
+    (
+        "h100x8",
+        "8 H100 behind NVSwitch, as NCCL's ring sees them; memory and vector work take no time",
+    ),
+    (
+        "v100x8",
+        "8 V100 in a hybrid cube mesh (DGX-1); vector work takes no time",
+    ),
+    (
+        "tpu-v5e-16x16",
+        "256 TPU v5e in a 16x16 torus; vector work takes no time",
+    ),
+    (
+        "ascend-a3-pod",
+        "one Ascend A3 pod: 48 x 8 chips of 2 dies; a network alone",
+    ),
+    (
+        "ascend-910b-8",
+        "8 Ascend 910B in a full mesh; vector work takes no time",
+    ),
     (
         "sip6-torus",
         "kernbench2's tray: 6 SIPs in a torus, 16 cubes each, 8 PEs per cube",
