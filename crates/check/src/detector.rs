@@ -514,9 +514,8 @@ fn help(a: &TaskSide, b: &TaskSide, is_under_way: bool) -> String {
         (None, Some(_)) | (Some(_), None) => format!(
             "the host and a task touch the same memory, and neither waits for the other: wait for the run, or order them with `after`, or with `reads` and `writes` of what they touch (here {first} and {second})"
         ),
-        (Some(chip), Some(other)) if chip == other && a.who.task != b.who.task => format!(
-            "{} (task {}) and {} (task {}) touch the same memory, and nothing in the graph orders them: pass it to both as an argument, say it with `reads` or `writes`, or submit the later one with `after`",
-            a.who, a.who.task, b.who, b.who.task
+        (Some(chip), Some(other)) if chip == other => format!(
+            "the {first} and the {second} are of two tasks of one chip, and nothing in the graph orders those: pass the memory to both as an argument, say it with `reads` or `writes`, or submit the later one with `after`"
         ),
         (Some(_), Some(_)) if a.writes => format!(
             "let {} notify after its {first}, and {} wait for that before its {second}",

@@ -24,11 +24,20 @@ impl<P, E> Engine<P, E> {
         }
     }
 
-    /// The tasks that wait for this one, among others perhaps.
+    /// The tasks that wait for this one, among others perhaps; of a replayed graph's task, those of the graph too.
     pub fn successors(&self, task: TaskId) -> impl Iterator<Item = TaskId> {
         let slot = self.slots.find(task).ok().flatten();
         let head = slot.map_or(NONE, |slot| self.slots[slot].successors);
-        self.edges.iter(head).map(|(to, _)| self.slots.id(to))
+        let replayed = slot
+            .map(|slot| &self.slots[slot])
+            .filter(|kept| kept.node != NONE);
+        let inside = replayed.and_then(|kept| {
+            let replay = self.replays.get(kept.replay as usize)?;
+            Some(replay.successors(kept.node))
+        });
+        let outside = self.edges.iter(head).map(|(to, _)| to);
+        let all = outside.chain(inside.into_iter().flatten());
+        all.map(|slot| self.slots.id(slot))
     }
 
     /// The number of the last task that this one waited for, if it had to wait for any.

@@ -58,6 +58,12 @@ impl<P> ReplayState<P> {
         self.graph().nodes.get(node as usize).map(|node| &node.payload)
     }
 
+    /// Slots of those that come after a node.
+    pub(crate) fn successors(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
+        let after = self.graph().successors_of(node).iter();
+        after.map(|&(to, _)| self.slots[to as usize])
+    }
+
     /// Slots of those that need a node's data.
     pub(crate) fn data_successors(&self, node: u32) -> impl Iterator<Item = u32> + '_ {
         let needs = self.graph().successors_of(node).iter().filter(|(_, data)| *data);

@@ -2,7 +2,7 @@
 //! programs are proved, and a chip may die at any instruction.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-extern crate ringwork_native as ringwork;
+extern crate ringwork_runtime as ringwork;
 
 #[path = "support/kernels.rs"]
 mod kernels;
@@ -11,10 +11,11 @@ use kernels::{increment, meet_or_fail, shift};
 use ringwork_isa::{
     Compare, Core, ErrorKind, HostPort, In, Notify, Out, Received, Result, Shared, Signals, Tile,
 };
-use ringwork_macros::kernel;
+use ringwork_macros::{kernel, orchestration};
+use ringwork_runtime::chip::explicit;
 use ringwork_runtime::{
-    Cause, Checked, Checking, Device, Domain, DomainSpec, Error, Failure, Node, Platform, Rank, Response,
-    TaskFault,
+    Cause, Checked, Checking, ChipOrchestrator, CoreKind, Device, Domain, DomainSpec, Error, Failure, Node,
+    Platform, Rank, Response, TaskFault,
 };
 
 /// Puts a value to the next chip and tells it; waits for that of the one before, unless `hurries`.
@@ -142,6 +143,14 @@ fn assert_contains(text: &str, parts: &[&str]) {
     }
 }
 
+/// Where this line is, as a report says it.
+fn line_of(text: &str) -> String {
+    let line = include_str!("check.rs")
+        .lines()
+        .position(|line| line.contains(text));
+    format!("tests/check.rs:{}", line.unwrap() + 1)
+}
+
 fn pass(node: &Node, domain: &Domain, hurries: bool) -> ringwork_runtime::Result<Vec<i32>> {
     let chips = node.devices();
     let tensors: Vec<_> = chips
@@ -182,8 +191,8 @@ fn a_wait_that_is_left_out_is_found_with_both_lines() {
         &[
             "race: kernel `pass_on` on chip ",
             "elements 0..4 in window \"tp\" of rank ",
-            "tests/check.rs:31",
-            "tests/check.rs:36",
+            &line_of("core.copy(slot.on(next)?, x)"),
+            &line_of("core.copy(y, slot)"),
             "help: let kernel `pass_on` on chip ",
             "has not waited for anything that kernel `pass_on` on chip ",
         ],
@@ -300,7 +309,10 @@ fn a_copy_that_is_never_joined_and_two_setters_are_misuse() {
     let text = fault(node.run(|orch| orch.submit(Device(0), forget_to_join::task(&x, &y))));
     assert_contains(
         &text,
-        &["misuse: a copy was begun and never joined", "tests/check.rs:49"],
+        &[
+            "misuse: a copy was begun and never joined",
+            &line_of("core.copy_async(y, x)"),
+        ],
     );
     let domain = domain(&node);
     let steps = domain.signals("steps").unwrap();
@@ -549,4 +561,60 @@ fn a_fault_is_a_value_too() {
     let instructions = [race.first.instruction, race.second.instruction];
     assert_eq!(instructions, ["copy", "copy"]);
     assert!(race.first.site.is_some() && race.first.who.chip != race.second.who.chip);
+}
+
+/// y = x + 1
+#[kernel]
+async fn one_more<C: Core>(core: &C, x: In<i32>, y: Out<i32>) -> Result<()> {
+    let mut values = core.load(x).await?;
+    values.values_mut().iter_mut().for_each(|value| *value += 1);
+    core.store(y, &values).await
+}
+
+/// y = x + 2, by two tasks; the second one is said to come after the first, or not.
+#[orchestration]
+fn two_more(orch: &mut ChipOrchestrator<'_>, x: In<i32>, y: Out<i32>, is_ordered: bool) -> Result<()> {
+    let between = orch.intermediate::<i32>(x.len())?;
+    let first = orch.submit(CoreKind::Vector, one_more::task(x, between))?;
+    let after = if is_ordered { vec![first] } else { Vec::new() };
+    orch.after(after)
+        .submit(CoreKind::Vector, one_more::task(between, y))?;
+    Ok(())
+}
+
+#[test]
+fn a_chips_own_graph_is_proved_all_three_ways() {
+    let node = node(1);
+    let chip = Device(0);
+    let x = node.tensor(chip, &[1; 8]).unwrap();
+    let y: Vec<_> = (0..3).map(|_| node.zeros::<i32>(chip, 8).unwrap()).collect();
+    let captured = node.capture(chip, &two_more::task(&x, &y[2], true)).unwrap();
+    node.run(|orch| {
+        orch.submit(chip, two_more::task(&x, &y[0], false))?;
+        orch.submit(chip, explicit(two_more::task(&x, &y[1], true)))?;
+        orch.submit(chip, captured.replay(&two_more::task(&x, &y[2], true))?)
+    })
+    .unwrap();
+    for y in &y {
+        assert_eq!(y.read().unwrap(), [3; 8]);
+    }
+    assert_proved(&node);
+}
+
+#[test]
+fn an_edge_that_is_left_out_of_a_chips_own_graph_is_found() {
+    let node = node(1);
+    let chip = Device(0);
+    let (x, y) = (
+        node.tensor(chip, &[1; 8]).unwrap(),
+        node.zeros::<i32>(chip, 8).unwrap(),
+    );
+    let text = fault(node.run(|orch| orch.submit(chip, explicit(two_more::task(&x, &y, false)))));
+    assert_contains(
+        &text,
+        &[
+            "race: kernel `one_more` on chip 0",
+            "the intermediates of chip 0's graph",
+        ],
+    );
 }
