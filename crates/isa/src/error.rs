@@ -334,6 +334,27 @@ impl Error {
         &self.0
     }
 
+    /// The kernel's line where it happened, if it belongs to one.
+    #[must_use]
+    pub fn site(&self) -> Option<&Site> {
+        match self.kind() {
+            ErrorKind::OutOfBounds { site, .. }
+            | ErrorKind::LengthMismatch { site, .. }
+            | ErrorKind::DtypeMismatch { site, .. }
+            | ErrorKind::ShapeMismatch { site, .. }
+            | ErrorKind::NoSuchRank { site, .. }
+            | ErrorKind::NotMapped { site, .. }
+            | ErrorKind::Overlap { site, .. }
+            | ErrorKind::Failed { site, .. } => Some(site),
+            ErrorKind::PeerDied { waited, .. }
+            | ErrorKind::PeerLeft { waited, .. }
+            | ErrorKind::Aborted { waited, .. }
+            | ErrorKind::Deadline { waited, .. } => Some(&waited.site),
+            ErrorKind::Deadlock { waiting } => waiting.first().map(|(_, waited)| &waited.site),
+            ErrorKind::Mismatch { .. } | ErrorKind::BadArgument { .. } | ErrorKind::Corrupt { .. } => None,
+        }
+    }
+
     /// Refuses `what`, which was given as `got` elements at `at` where `wanted` are needed.
     ///
     /// # Errors

@@ -157,6 +157,17 @@ pub enum Value {
     Op(ReduceOp),
 }
 
+impl Value {
+    /// A whole number as another type, if it fits: who submits by name need not know which of the two a parameter is.
+    fn whole<N: TryFrom<u64> + TryFrom<i64>>(self) -> Option<N> {
+        match self {
+            Value::U64(value) => N::try_from(value).ok(),
+            Value::I64(value) => N::try_from(value).ok(),
+            _ => None,
+        }
+    }
+}
+
 /// A type that a kernel may have as a parameter.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a kernel",
@@ -291,11 +302,11 @@ plain_parameter! {
     Signals, Shared, "Signals", Arg::Signals(signals) => Some(signals);
     Barrier, Shared, "Barrier", Arg::Barrier(barrier) => Some(barrier);
     TeamMemory, Shared, "TeamMemory", Arg::Team(team) => Some(team);
-    u64, Value, "u64", Arg::Value(Value::U64(v)) => Some(v);
-    u32, Value, "u32", Arg::Value(Value::U64(v)) => u32::try_from(v).ok();
-    usize, Value, "usize", Arg::Value(Value::U64(v)) => usize::try_from(v).ok();
-    i64, Value, "i64", Arg::Value(Value::I64(v)) => Some(v);
-    i32, Value, "i32", Arg::Value(Value::I64(v)) => i32::try_from(v).ok();
+    u64, Value, "u64", Arg::Value(value) => value.whole();
+    u32, Value, "u32", Arg::Value(value) => value.whole();
+    usize, Value, "usize", Arg::Value(value) => value.whole();
+    i64, Value, "i64", Arg::Value(value) => value.whole();
+    i32, Value, "i32", Arg::Value(value) => value.whole();
     f64, Value, "f64", Arg::Value(Value::F64(v)) => Some(v);
     f32, Value, "f32", Arg::Value(Value::F64(v)) => Some(f32::from_f64(v));
     bool, Value, "bool", Arg::Value(Value::Bool(v)) => Some(v);
@@ -412,5 +423,14 @@ mod tests {
         let args = [Arg::Value(Value::U64(1 << 40))];
         assert!(decode::<u32>("k", &args, 0, "n").is_err());
         assert_eq!(decode::<u64>("k", &args, 0, "n"), Ok(1 << 40));
+    }
+
+    #[test]
+    fn a_whole_number_fits_a_parameter_of_either_sign_if_its_value_does() {
+        let args = [Value::I64(-1), Value::I64(7), Value::U64(u64::MAX)].map(Arg::Value);
+        assert!(decode::<u64>("k", &args, 0, "n").is_err());
+        assert_eq!(decode::<u32>("k", &args, 1, "n"), Ok(7));
+        assert!(decode::<i64>("k", &args, 2, "n").is_err());
+        assert!(decode::<f64>("k", &args, 1, "n").is_err());
     }
 }

@@ -1,10 +1,14 @@
-//! The collectives as kernels, to be submitted as tasks. The memory that the members share is one argument.
+//! Ready-made kernels, to be submitted as tasks: the collectives, and in [`dense`] arithmetic on matrices.
+//!
+//! The memory that the members of a collective share is one argument.
 //!
 //! ```text
 //! let spec = DomainSpec::new("tp", chips).team::<f32>("team", 1 << 20);
 //! let team = node.open_domain(&spec)?.team("team")?;
 //! orch.group(chips, |chip| Ok(kernels::all_reduce::task(&x[chip], &y[chip], &team, ReduceOp::Sum, Algorithm::TwoPhase)))
 //! ```
+
+pub mod dense;
 
 use ringwork_collectives::domain::run_in;
 use ringwork_isa::{Algorithm, Collective, Core, Element, In, Out, Rank, ReduceOp, Result, TeamMemory};

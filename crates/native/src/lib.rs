@@ -27,7 +27,7 @@ pub use process::death_watch::{End, Members, Program};
 pub use process::file_size_limit::fail_beyond_file_size_limit;
 pub use process::mailbox::Failure;
 pub use process::stopped::is_stopped;
-pub use process::{ranks, spmd};
+pub use process::{chip, ranks, spmd};
 pub use sync::{cell, channel};
 
 /// What the code written by `#[kernel]` refers to: the registry, and the type of core that kernels run on.

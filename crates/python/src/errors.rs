@@ -101,7 +101,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     build(py, class, &error.to_string(), &facts)
 }
 
-fn build(py: Python<'_>, class: &str, text: &str, facts: &Bound<'_, PyDict>) -> PyResult<PyErr> {
+pub(crate) fn build(py: Python<'_>, class: &str, text: &str, facts: &Bound<'_, PyDict>) -> PyResult<PyErr> {
     let class = py.import("ringwork.errors")?.getattr(class)?;
     Ok(PyErr::from_value(class.call((text,), Some(facts))?))
 }

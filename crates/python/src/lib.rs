@@ -1,4 +1,4 @@
-//! The Python package of ringwork: a seam between an interpreter and the communicator.
+//! The Python package of ringwork: a seam between an interpreter, the communicator and the node.
 //!
 //! Everything here is behind the feature `extension`, which maturin turns on: the workspace builds without a Python.
 //!
@@ -18,6 +18,7 @@
 
 mod comm;
 mod errors;
+mod node;
 mod pending;
 mod seam;
 mod window;
@@ -32,5 +33,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<comm::Comm>()?;
     module.add_class::<pending::Pending>()?;
     module.add_class::<window::Window>()?;
+    node::add_to(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

@@ -32,7 +32,10 @@
 )]
 //!
 //! # Features
-//! All are on by default and can be left out (`default-features = false`) to build in less time:
+//! All are on by default and can be left out (`default-features = false`):
+//! - `before-main`: a program that a node starts as a chip becomes one before its `main`. Without it, chips are a program
+//!   of their own, whose main is [`native::chip::main`] and which [`NodeBuilder::program`](runtime::NodeBuilder::program)
+//!   names. A shared library never becomes a chip, with or without.
 //! - `sim`: simulated machines, with the parser of their descriptions.
 //! - `collectives`: the collectives and the communicator.
 //! - `parallel`: tensor-parallel layers; it includes `collectives`.

@@ -7,6 +7,7 @@ use crate::platform::Platform;
 use ringwork_isa::{Device, Level, Segment};
 use ringwork_native::cell::Patience;
 use ringwork_native::{Program, Waiting};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What to launch. Made by [`Node::builder`].
@@ -30,7 +31,11 @@ pub struct NodeBuilder {
     pub(crate) platform: Platform,
     pub(crate) record: bool,
     pub(crate) on_step: OnStep,
+    pub(crate) on_wait: Option<OnWait>,
 }
+
+/// Hears that the host waits, and says whether to go on.
+pub(crate) type OnWait = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Hears of every step of every chip's bring-up: device, process id, step.
 pub(crate) type OnStep = Box<dyn FnMut(Device, u32, &str)>;
@@ -61,6 +66,7 @@ impl Default for NodeBuilder {
             platform: Platform::default(),
             record: true,
             on_step: Box::new(|_, _, _| {}),
+            on_wait: None,
         }
     }
 }
@@ -151,6 +157,14 @@ impl NodeBuilder {
     #[must_use]
     pub fn on_step(mut self, hear: impl FnMut(Device, u32, &str) + 'static) -> NodeBuilder {
         self.on_step = Box::new(hear);
+        self
+    }
+
+    /// Hears, about ten times a second, that a thread of the host waits for tasks, on that thread. If it returns false the
+    /// node is interrupted, as by an [`Interrupter`](crate::Interrupter): for hosts that must look for signals themselves.
+    #[must_use]
+    pub fn on_wait(mut self, hear: impl Fn() -> bool + Send + Sync + 'static) -> NodeBuilder {
+        self.on_wait = Some(Arc::new(hear));
         self
     }
 

@@ -14,6 +14,7 @@ use crate::backend::Members;
 #[cfg(feature = "collectives")]
 use crate::buffer::TeamHandle;
 use crate::buffer::{Buffer, SignalRow};
+use crate::erased::AnyBuffer;
 use crate::error::{Error, Result};
 use crate::node::Shared;
 use ringwork_isa::{Device, Element, Rank, Segment};
@@ -107,10 +108,7 @@ impl Domain {
     /// # Errors
     /// If there is no such buffer, or it holds another type.
     pub fn buffer<T: Element>(&self, name: &str) -> Result<Buffer<T>> {
-        let buffers = &self.inner.plan.places.buffers;
-        let place = buffers
-            .get(name)
-            .ok_or_else(|| self.missing("buffer", name, buffers.keys()))?;
+        let place = self.buffer_place(name)?;
         if place.dtype != T::DTYPE {
             let what = format!("buffer `{name}` of domain `{}`", self.name());
             return Err(Error::WrongDtype {
@@ -120,8 +118,24 @@ impl Domain {
             });
         }
         let layout = self.inner.plan.segment.layout;
-        let span = layout.span(Rank(0), *place);
+        let span = layout.span(Rank(0), place);
         Ok(Buffer::new(self.clone(), place.offset, span))
+    }
+
+    /// A buffer by name, of any type.
+    ///
+    /// # Errors
+    /// If there is no such buffer.
+    pub fn any_buffer(&self, name: &str) -> Result<AnyBuffer> {
+        let place = self.buffer_place(name)?;
+        let span = self.inner.plan.segment.layout.span(Rank(0), place);
+        Ok(AnyBuffer::new(self.clone(), place.offset, span))
+    }
+
+    fn buffer_place(&self, name: &str) -> Result<BufferPlace> {
+        let buffers = &self.inner.plan.places.buffers;
+        let place = buffers.get(name).copied();
+        place.ok_or_else(|| self.missing("buffer", name, buffers.keys()))
     }
 
     /// A row of signals by name.

@@ -3,11 +3,11 @@
 
 use crate::error::{Error, Result};
 use crate::node::Shared;
-use ringwork_isa::{Element, Rank, Segment, Span};
+use ringwork_isa::{Dtype, Element, Rank, Segment, Span};
 use std::ops::Range;
 
 /// `count` elements of memory that is one chip's alone.
-pub(crate) fn private<T: Element>(segment: Segment, base: u64, count: usize) -> Span {
+pub(crate) fn private(segment: Segment, base: u64, dtype: Dtype, count: usize) -> Span {
     Span {
         segment,
         base,
@@ -15,7 +15,7 @@ pub(crate) fn private<T: Element>(segment: Segment, base: u64, count: usize) -> 
         me: Rank(0),
         rank: Rank(0),
         ranks: 1,
-        dtype: T::DTYPE,
+        dtype,
         start: 0,
         len: count as u64,
     }
@@ -127,6 +127,18 @@ pub(crate) fn byte_offset(span: &Span, offset: u64) -> u64 {
     offset + span.start * span.dtype.bytes() as u64
 }
 
+fn check_bytes(span: &Span, bytes: &[u8], what: impl FnOnce() -> String) -> Result<()> {
+    let item = span.dtype.bytes();
+    if len(span).checked_mul(item) == Some(bytes.len()) {
+        return Ok(());
+    }
+    Err(Error::Length {
+        what: what(),
+        have: len(span),
+        asked: bytes.len() / item,
+    })
+}
+
 impl Shared {
     /// Copies host data into a rank's part of a span, after the tasks submitted before.
     pub(crate) fn write_span<T: Element>(
@@ -143,15 +155,40 @@ impl Shared {
                 asked: data.len(),
             });
         }
-        let (at, bytes) = (byte_offset(span, offset), bytemuck::cast_slice(data));
+        self.write_bytes(span, (rank, offset), bytemuck::cast_slice(data), what)
+    }
+
+    /// The same, of any type of element.
+    pub(crate) fn write_bytes(
+        &self,
+        span: &Span,
+        (rank, offset): (Rank, u64),
+        bytes: &[u8],
+        what: impl FnOnce() -> String,
+    ) -> Result<()> {
+        check_bytes(span, bytes, what)?;
+        let at = byte_offset(span, offset);
         self.lock_when_idle()?.write(span.segment, rank, at, bytes)
     }
 
     /// Copies a rank's part of a span to the host, after the tasks submitted before.
     pub(crate) fn read_span<T: Element>(&self, span: &Span, (rank, offset): (Rank, u64)) -> Result<Vec<T>> {
         let mut data = vec![T::zeroed(); len(span)];
-        let (at, bytes) = (byte_offset(span, offset), bytemuck::cast_slice_mut(&mut data));
-        self.lock_when_idle()?.read(span.segment, rank, at, bytes)?;
+        let bytes = bytemuck::cast_slice_mut(&mut data);
+        self.read_bytes(span, (rank, offset), bytes, String::new)?;
         Ok(data)
+    }
+
+    /// The same, of any type of element.
+    pub(crate) fn read_bytes(
+        &self,
+        span: &Span,
+        (rank, offset): (Rank, u64),
+        bytes: &mut [u8],
+        what: impl FnOnce() -> String,
+    ) -> Result<()> {
+        check_bytes(span, bytes, what)?;
+        let at = byte_offset(span, offset);
+        self.lock_when_idle()?.read(span.segment, rank, at, bytes)
     }
 }

@@ -10,7 +10,7 @@ use crate::node::{Shared, State};
 use crate::run_to_completion::Progress;
 use crate::task_binding;
 use ringwork_engine::{AccessKind, Arena, BufferId, Outcome, Spec};
-use ringwork_isa::{Arg, Device, Element, Segment, Span, Tag};
+use ringwork_isa::{Arg, Device, Dtype, Element, Segment, Span, Tag};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -37,6 +37,15 @@ impl<T> Clone for Intermediate<T> {
 impl<T> Copy for Intermediate<T> {}
 
 impl<T: Element> Intermediate<T> {
+    /// Of a span whose elements are of this type.
+    pub(crate) fn new(span: Span, device: Device) -> Intermediate<T> {
+        Intermediate {
+            span,
+            device,
+            element: PhantomData,
+        }
+    }
+
     /// The chip it is on.
     #[must_use]
     pub fn device(&self) -> Device {
@@ -72,8 +81,8 @@ pub(crate) struct Placed {
 }
 
 /// Allocates in the innermost scope, waiting for room.
-pub(crate) fn allocate<T: Element>(node: &Shared, device: Device, count: usize) -> Result<Intermediate<T>> {
-    let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
+pub(crate) fn allocate(node: &Shared, device: Device, dtype: Dtype, count: usize) -> Result<Span> {
+    let bytes = (count as u64).saturating_mul(dtype.bytes() as u64);
     let mut progress = Progress::new();
     loop {
         let mut state = node.lock();
@@ -87,7 +96,7 @@ pub(crate) fn allocate<T: Element>(node: &Shared, device: Device, count: usize) 
         let arena = Arena(u32::try_from(chip).unwrap_or(u32::MAX));
         match state.engine.allocate(arena, bytes) {
             Err(problem) => return Err(state.refused(problem)),
-            Ok(Outcome::Accepted(buffer)) => return state.place(chip, buffer, device, count),
+            Ok(Outcome::Accepted(buffer)) => return state.place(chip, buffer, dtype, count),
             Ok(Outcome::Full { .. }) => {}
         }
         drop(state);
@@ -96,13 +105,7 @@ pub(crate) fn allocate<T: Element>(node: &Shared, device: Device, count: usize) 
 }
 
 impl State {
-    fn place<T: Element>(
-        &mut self,
-        chip: usize,
-        buffer: BufferId,
-        device: Device,
-        count: usize,
-    ) -> Result<Intermediate<T>> {
+    fn place(&mut self, chip: usize, buffer: BufferId, dtype: Dtype, count: usize) -> Result<Span> {
         let layout = self.ring_of(chip)?;
         let offset = self
             .engine
@@ -125,12 +128,7 @@ impl State {
         if let Some(scope) = self.scopes.last_mut() {
             scope.push(segment);
         }
-        let span = handle_ops::private::<T>(segment, 0, count);
-        Ok(Intermediate {
-            span,
-            device,
-            element: PhantomData,
-        })
+        Ok(handle_ops::private(segment, 0, dtype, count))
     }
 
     /// The ring of a chip, made when it is first needed.

@@ -12,6 +12,7 @@ mod chip_context;
 mod config;
 mod dispatch;
 mod domain;
+mod erased;
 mod error;
 mod failures;
 mod handle_ops;
@@ -40,11 +41,12 @@ pub use config::NodeBuilder;
 #[cfg(feature = "collectives")]
 pub use domain::TeamSpec;
 pub use domain::{BufferPlace, Domain, DomainSpec};
+pub use erased::{AnyBuffer, AnyIntermediate, AnyPart, AnyTensor};
 pub use error::{Cause, Error, Result, Stopped, TaskFailure};
 pub use intermediate::Intermediate;
 pub use kernel_port::{KernelPort, Message, Response, Slot};
 pub use node::Node;
-pub use orchestrator::Orchestrator;
+pub use orchestrator::{Orchestrator, Run};
 #[cfg(feature = "sim")]
 pub use platform::Simulation;
 pub use platform::{Clock, Platform, Simulated};

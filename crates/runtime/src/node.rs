@@ -2,21 +2,22 @@
 
 use crate::backend::{self, Backend, Interrupter, Layout, Members, SegmentPlan, Waiter};
 use crate::chip_context::ChipContext;
-use crate::config::NodeBuilder;
+use crate::config::{NodeBuilder, OnWait};
 use crate::dispatch::InFlight;
 use crate::domain::{Domain, DomainPlan, DomainSpec, list};
 use crate::error::{Error, Result, Stopped};
 use crate::failures::Failures;
+use crate::handle_ops;
 use crate::host_tasks::{Closures, Reports, SUB_WORKERS};
 use crate::intermediate::Placed;
-use crate::orchestrator::Orchestrator;
+use crate::orchestrator::{Orchestrator, Run};
 use crate::platform::{Clock, Platform};
 use crate::segments::{Known, Sort};
 use crate::task_binding::BoundTask;
 use crate::task_history::TaskHistory;
-use crate::tensor::Tensor;
+use crate::tensor::{Allocated, Tensor};
 use ringwork_engine::{Config, Engine, Kind, Ring, SignalId};
-use ringwork_isa::{Device, Element, Level, Segment, Signal};
+use ringwork_isa::{Device, Dtype, Element, Level, Segment, Signal};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     pub(crate) finished: Reports,
     /// What to wait with while the state is not locked; `None` where the machine itself must be asked.
     pub(crate) waiter: Option<Arc<dyn Waiter>>,
+    pub(crate) on_wait: Option<OnWait>,
 }
 
 impl fmt::Debug for Shared {
@@ -147,6 +149,7 @@ impl Node {
         let shared = Shared {
             finished: state.finished.clone(),
             waiter: state.backend.waiter(),
+            on_wait: builder.on_wait,
             state: Arc::new(Mutex::new(state)),
             closures: Arc::default(),
         };
@@ -230,10 +233,14 @@ impl Node {
     /// # Errors
     /// If there is no such chip or no memory.
     pub fn zeros<T: Element>(&self, device: Device, count: usize) -> Result<Tensor<T>> {
+        self.allocate(device, T::DTYPE, count).map(Tensor::new)
+    }
+
+    pub(crate) fn allocate(&self, device: Device, dtype: Dtype, count: usize) -> Result<Allocated> {
         let mut state = self.shared.lock();
         let chip = state.chip(device)?;
         let what = format!("a tensor on device {device}");
-        let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
+        let bytes = (count as u64).saturating_mul(dtype.bytes() as u64);
         let layout = Layout::private(state.fresh_segment(), bytes).map_err(ringwork_native::Error::from)?;
         let plan = SegmentPlan {
             layout,
@@ -243,7 +250,11 @@ impl Node {
         state.backend.create(&plan)?;
         state.know(&plan, Sort::Private);
         drop(state);
-        Ok(Tensor::new(layout, device, count, self.shared.clone()))
+        Ok(Allocated {
+            device,
+            node: self.shared.clone(),
+            span: handle_ops::private(layout.segment, layout.data_offset(), dtype, count),
+        })
     }
 
     /// Memory on a chip with these values.
@@ -262,7 +273,17 @@ impl Node {
     /// The first error, with its path. Other tasks have then ended too, and the node can run again, except
     /// on chips that are gone.
     pub fn run<R>(&self, orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R>) -> Result<R> {
-        Orchestrator::run(&self.shared, orchestration)
+        let run = self.begin_run()?;
+        let outcome = orchestration(&mut run.orchestrator());
+        run.end(outcome)
+    }
+
+    /// Begins a run whose orchestration is not a Rust closure: [`run`](Node::run) in two halves.
+    ///
+    /// # Errors
+    /// If the node is closed, or this thread runs a host task of it.
+    pub fn begin_run(&self) -> Result<Run> {
+        Run::begin(self.shared.clone())
     }
 
     /// What keeps this node's time.

@@ -54,19 +54,19 @@ pub(crate) struct Conditions {
     pub(crate) extra: Vec<(Arg, Tag)>,
 }
 
-impl<'n> Orchestrator<'n> {
-    fn new(node: &'n Shared, conditions: Conditions) -> Orchestrator<'n> {
-        Orchestrator {
-            node,
-            conditions,
-            one_thread: PhantomData,
-        }
-    }
+/// A run that has begun: what [`Node::run`](crate::Node::run) does around an orchestration.
+///
+/// One thread submits through its [`orchestrator`](Run::orchestrator). A run that is dropped ends as one whose
+/// orchestration gave up.
+#[derive(Debug)]
+#[must_use = "a run is ended by `end`"]
+pub struct Run {
+    node: Shared,
+    ended: bool,
+}
 
-    pub(crate) fn run<R>(
-        node: &'n Shared,
-        orchestration: impl FnOnce(&mut Orchestrator<'_>) -> Result<R>,
-    ) -> Result<R> {
+impl Run {
+    pub(crate) fn begin(node: Shared) -> Result<Run> {
         let mut state = node.lock();
         state.check_open()?;
         if state.is_host_task() {
@@ -75,17 +75,51 @@ impl<'n> Orchestrator<'n> {
         }
         state.attend(true);
         drop(state);
-        let outcome = orchestration(&mut Orchestrator::new(node, Conditions::default()));
+        Ok(Run { node, ended: false })
+    }
+
+    /// What submits its tasks.
+    pub fn orchestrator(&self) -> Orchestrator<'_> {
+        Orchestrator::new(&self.node, Conditions::default())
+    }
+
+    /// Waits until everything that was submitted is done. `outcome` is the orchestration's own.
+    ///
+    /// # Errors
+    /// The first error, with its path: that of a task before the orchestration's own, which usually follows from it.
+    pub fn end<R>(mut self, outcome: Result<R>) -> Result<R> {
+        self.ended = true;
         if let Err(error) = &outcome {
-            node.lock().abandon_ports(&error.to_string());
+            self.node.lock().abandon_ports(&error.to_string());
         }
-        let ended = node.wait_for_all();
-        node.lock().end_run();
+        let ended = self.node.wait_for_all();
+        self.node.lock().end_run();
         match (ended, outcome) {
             // Its kernels were ended because it failed; or it is the one that waited for the chip that was stuck.
             (Err(ended), Err(own)) if own.explains(&ended) => Err(own),
             // A failed task explains an orchestration that gave up; so it is reported first.
             (ended, outcome) => ended.and(outcome),
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.node.lock().abandon_ports("the orchestration gave up");
+            // There is nobody to tell how it ended.
+            let _ = self.node.wait_for_all();
+            self.node.lock().end_run();
+        }
+    }
+}
+
+impl<'n> Orchestrator<'n> {
+    fn new(node: &'n Shared, conditions: Conditions) -> Orchestrator<'n> {
+        Orchestrator {
+            node,
+            conditions,
+            one_thread: PhantomData,
         }
     }
 
@@ -157,7 +191,8 @@ impl<'n> Orchestrator<'n> {
     /// If the chip cannot be used, or the memory can never fit ([`Error::RingStuck`]); or, early, the failure
     /// of a task before.
     pub fn intermediate<T: Element>(&self, device: Device, count: usize) -> Result<Intermediate<T>> {
-        intermediate::allocate(self.node, device, count)
+        let span = intermediate::allocate(self.node, device, T::DTYPE, count)?;
+        Ok(Intermediate::new(span, device))
     }
 
     /// Runs a part of the orchestration whose intermediates are its own. Scopes nest to
@@ -170,6 +205,12 @@ impl<'n> Orchestrator<'n> {
         let outcome = part(self);
         self.node.lock().end_scope(depth);
         outcome
+    }
+
+    /// Its tasks touch this memory so, besides what their kernels' arguments say: [`reads`](Orchestrator::reads) and
+    /// its relatives for an argument of any type.
+    pub fn touches(&self, memory: Arg, tag: Tag) -> Orchestrator<'n> {
+        self.with(|conditions| conditions.extra.push((memory, tag)))
     }
 
     /// Waits until everything submitted before is done.

@@ -78,7 +78,10 @@ impl Shared {
         match step {
             Step::Over => return true,
             Step::Moving => {}
-            Step::Hosts => self.finished.wait(LOOK),
+            Step::Hosts => {
+                self.finished.wait(LOOK);
+                self.tell_of_wait();
+            }
             Step::Wait(look) => self.wait(look, progress),
         }
         false
@@ -92,9 +95,19 @@ impl Shared {
             None => self.lock().backend.wait(deadline),
         };
         if progress.is_due() {
+            self.tell_of_wait();
             let mut state = self.lock();
             state.end_the_stuck(progress);
             state.end_the_overdue(progress);
+        }
+    }
+}
+
+impl Shared {
+    fn tell_of_wait(&self) {
+        let goes_on = self.on_wait.as_ref().is_none_or(|hear| hear());
+        if !goes_on {
+            self.lock().backend.interrupter().interrupt();
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Tensors: memory of one chip that stays until its handle is dropped.
 
-use crate::backend::Layout;
 use crate::error::Result;
 use crate::handle_ops;
 use crate::node::Shared;
-use ringwork_isa::{Device, Element, Rank, Segment, Span};
+use ringwork_isa::{Device, Element, Rank, Span};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,30 +18,27 @@ pub struct Tensor<T> {
     element: PhantomData<T>,
 }
 
+/// Memory of a chip, freed with the last handle to it.
 #[derive(Debug)]
-struct Allocated {
-    segment: Segment,
-    device: Device,
-    node: Shared,
+pub(crate) struct Allocated {
+    pub(crate) device: Device,
+    pub(crate) node: Shared,
+    /// All of it.
+    pub(crate) span: Span,
 }
 
 impl Drop for Allocated {
     fn drop(&mut self) {
-        self.node.lock().release(self.segment);
+        self.node.lock().release(self.span.segment);
     }
 }
 
 impl<T: Element> Tensor<T> {
-    pub(crate) fn new(layout: Layout, device: Device, count: usize, node: Shared) -> Tensor<T> {
-        let span = handle_ops::private::<T>(layout.segment, layout.data_offset(), count);
-        let inner = Arc::new(Allocated {
-            segment: layout.segment,
-            device,
-            node,
-        });
+    /// Of memory that was made for elements of this type.
+    pub(crate) fn new(allocated: Allocated) -> Tensor<T> {
         Tensor {
-            inner,
-            span,
+            span: allocated.span,
+            inner: Arc::new(allocated),
             element: PhantomData,
         }
     }

@@ -16,7 +16,12 @@ use ringwork_isa::Device;
 use rustix::event::{PollFd, PollFlags};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// How long a chip may take to its first word: starting a program takes milliseconds. A program that is not a chip at all
+/// may say nothing for ever.
+const FIRST_WORD: Duration = Duration::from_secs(5);
 
 /// How long the end of a process may come after the end of its channel.
 const END_AFTER_CHANNEL: Duration = Duration::from_millis(500);
@@ -61,6 +66,8 @@ struct Newcomer<'a> {
     /// The step it has begun.
     step: String,
     ready: bool,
+    /// Whether it has said anything.
+    heard: bool,
     /// What it has still to be given.
     unsent: VecDeque<&'a InitialSegment>,
 }
@@ -69,6 +76,8 @@ struct Newcomer<'a> {
 pub(crate) struct BringUp<'a> {
     newcomers: Vec<Newcomer<'a>>,
     watch: &'a Watch,
+    /// What the chips run.
+    program: &'a Path,
 }
 
 impl<'a> BringUp<'a> {
@@ -76,33 +85,42 @@ impl<'a> BringUp<'a> {
         chips: impl Iterator<Item = (Device, &'a Wire)>,
         segments: &'a [InitialSegment],
         watch: &'a Watch,
+        program: &'a Path,
     ) -> BringUp<'a> {
         let newcomer = |(index, (device, wire))| Newcomer {
             device,
             wire,
             step: "start".into(),
             ready: false,
+            heard: false,
             unsent: of_chip(segments, index).collect(),
         };
         BringUp {
             newcomers: chips.enumerate().map(newcomer).collect(),
             watch,
+            program,
         }
     }
 
     /// Waits until every chip is ready (UP-1).
     pub(crate) fn wait(mut self, limit: Duration, on_step: OnStep<'_>) -> Result<()> {
-        let deadline = Instant::now() + limit;
+        let start = Instant::now();
+        let deadline = start + limit;
         loop {
             self.hand_over();
-            let late = self.newcomers.iter().find(|chip| !chip.ready);
+            let silent = self.newcomers.iter().find(|chip| !chip.heard);
+            let late = silent.or_else(|| self.newcomers.iter().find(|chip| !chip.ready));
+            let until = silent.map_or(deadline, |_| deadline.min(start + FIRST_WORD));
             let left = late.map_or(Duration::ZERO, |_| {
-                deadline.saturating_duration_since(Instant::now())
+                until.saturating_duration_since(Instant::now())
             });
             let mut fds: Vec<_> = self.newcomers.iter().map(Newcomer::poll_fd).collect();
             let any = poll_for(&mut fds, Some(left))?;
             match late {
                 None if !any => return Ok(()),
+                Some(chip) if !any && left.is_zero() && until < deadline => {
+                    return Err(chip.failed(self.silence()));
+                }
                 Some(chip) if !any && left.is_zero() => {
                     let limit = limit.as_millis();
                     let cause = format!("nothing heard for {limit} ms; raise the bring-up deadline");
@@ -118,6 +136,16 @@ impl<'a> BringUp<'a> {
                 self.hear(chip, deadline, on_step)?;
             }
         }
+    }
+
+    /// Why a chip that says nothing is given up.
+    fn silence(&self) -> String {
+        format!(
+            "it said nothing for {} s; is `{}` a program with ringwork's chip in it (feature `before-main`, or \
+             `native::chip::main`), and can it run here?",
+            FIRST_WORD.as_secs(),
+            self.program.display()
+        )
     }
 
     /// Sends what there is room for (UP-2).
@@ -137,6 +165,7 @@ impl<'a> BringUp<'a> {
     /// Takes one report of a chip.
     fn hear(&mut self, index: usize, deadline: Instant, on_step: OnStep<'_>) -> Result<()> {
         let chip = &mut self.newcomers[index];
+        chip.heard = true;
         match chip.wire.recv(Some(deadline)) {
             Ok(Some((Report::Ready, _))) => {
                 chip.ready = true;

@@ -1,8 +1,13 @@
-//! A chip's process: this program, started again, found before `main`, serving its mailbox.
+//! A chip's process: a program that was started to be a chip, and serves its mailbox.
 //!
-//! The host starts `/proc/self/exe` with an environment variable set and the bootstrap channel as standard
-//! input. A function that runs before `main` sees the variable and never returns: so a chip works the same
-//! from a program's main, from a test binary, from an example, from a Python extension.
+//! The host starts a program with an environment variable set and the bootstrap channel as standard input; unless told
+//! otherwise that program is the host's own, `/proc/self/exe`. With the feature `before-main` (a default of the crate
+//! `ringwork`) a function that runs before `main` sees the variable and never returns: so a chip works the same from a
+//! program's main, from a test binary, from an example. A program that is nothing but a chip calls [`main`] instead.
+//!
+//! # Invariants
+//! - **CHIP-1 (programs only).** A shared library never makes its process a chip: its initialisers run when it is loaded,
+//!   in a process that has threads and belongs to somebody else, such as an interpreter.
 
 use crate::cell::Patience;
 use crate::channel::{Receiver, Sender};
@@ -12,7 +17,7 @@ use crate::process::bootstrap_socket::{Handover, Hello, Report, Wire, decode, en
 use crate::process::mailbox::{Bell, Failure, MailRing, Mailbox, Reply, Request, VERSION, capped};
 use crate::segment::{Alarm, Attached, Layout};
 use crate::trace::progress::{Activity, Begin, Begun};
-use ringwork_isa::{Arg, Core, Device, KernelId, Site};
+use ringwork_isa::{Arg, Core, Device, KernelId, Param, Site};
 use ringwork_registry::{self as registry, KernelEntry};
 use rustix::process::Signal;
 use std::cell::RefCell;
@@ -27,31 +32,113 @@ pub(crate) const CHIP_VARIABLE: &str = "RINGWORK_CHIP";
 /// Exit code of a chip whose bring-up failed; its reason went through the bootstrap channel.
 const EXIT_BOOTSTRAP: i32 = 70;
 
+/// Exit code of a program that is only good as a chip and was started as something else.
+const EXIT_USAGE: i32 = 2;
+
 #[cfg(feature = "before-main")]
 #[used]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
 static BEFORE_MAIN: extern "C" fn() = before_main;
 
+#[cfg(feature = "before-main")]
+extern "C" fn before_main() {
+    if !cfg!(miri) && was_started_as_chip() && is_in_the_program(before_main as *const () as usize) {
+        be_a_chip();
+    }
+}
+
+/// The `main` of a program that is nothing but a chip: name it in [`Program`](crate::Program).
+///
+/// Call it first, before there is another thread. With the argument `--kernels` it writes what kernels the program has,
+/// as JSON; otherwise, if no host started it, it says so.
+///
+/// ```no_run
+/// fn main() {
+///     ringwork_native::chip::main()
+/// }
+/// ```
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
+pub fn main() -> ! {
+    if was_started_as_chip() {
+        be_a_chip();
+    }
+    if std::env::args().nth(1).as_deref() == Some("--kernels") {
+        println!("{}", kernels_as_json());
+        std::process::exit(0);
+    }
+    eprintln!(
+        "this program is a chip: a ringwork node starts it; `--kernels` lists the {} kernels that it has",
+        registry::KERNELS.len()
+    );
+    std::process::exit(EXIT_USAGE)
+}
+
+/// All kernels of this program: `[{"name": .., "signature": .., "params": [{"name": .., "tag": ..}]}]`.
+fn kernels_as_json() -> String {
+    // Names are paths and identifiers of Rust: there is nothing to escape.
+    let param = |param: &Param| format!(r#"{{"name": "{}", "tag": "{:?}"}}"#, param.name, param.tag);
+    let kernel = |entry: &KernelEntry| {
+        let params: Vec<_> = entry.params.iter().map(param).collect();
+        let (name, params) = (entry.name, params.join(", "));
+        // As text: a double has too few digits for it.
+        format!(
+            r#"{{"name": "{name}", "signature": "{:016x}", "params": [{params}]}}"#,
+            entry.signature
+        )
+    };
+    let kernels: Vec<_> = registry::KERNELS.iter().map(kernel).collect();
+    format!("[{}]", kernels.join(",\n "))
+}
+
+fn was_started_as_chip() -> bool {
+    std::env::var_os(CHIP_VARIABLE).is_some()
+}
+
+/// Whether this address is in the executable of this process, and not in a library (CHIP-1).
 #[cfg_attr(
     not(feature = "before-main"),
-    allow(dead_code, reason = "a shared library is not a chip")
+    allow(dead_code, reason = "only asked before main")
 )]
-extern "C" fn before_main() {
-    if cfg!(miri) || std::env::var_os(CHIP_VARIABLE).is_none() {
-        return;
-    }
+fn is_in_the_program(address: usize) -> bool {
+    let (Ok(program), Ok(maps)) = (
+        std::fs::read_link("/proc/self/exe"),
+        std::fs::read_to_string("/proc/self/maps"),
+    ) else {
+        return false;
+    };
+    // Such as `55d0c0a3f000-55d0c0a6b000 r-xp 0002c000 08:02 1234    /usr/bin/program`.
+    let holds = |line: &&str| {
+        let (from, to) = line
+            .split_once(' ')
+            .and_then(|(range, _)| range.split_once('-'))?;
+        let (from, to) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16));
+        Some((from.ok()?..to.ok()?).contains(&address))
+    };
+    let line = maps.lines().find(|line| holds(line).unwrap_or(false));
+    let path = line.and_then(|line| line.find('/').map(|start| &line[start..]));
+    path.is_some_and(|path| std::path::Path::new(path) == program)
+}
+
+fn be_a_chip() -> ! {
     if !stdin_is_a_channel() {
         let text = "ringwork: RINGWORK_CHIP is set, but this process was not started as a chip; unset the variable\n";
         // Nobody is there to return an error to. If standard error is closed, the exit code must do.
         let _ = rustix::io::write(std::io::stderr(), text.as_bytes());
         std::process::exit(EXIT_BOOTSTRAP);
     }
-    // SAFETY: before main there is only this thread, so nobody reads the environment meanwhile.
-    unsafe { std::env::remove_var(CHIP_VARIABLE) };
+    // What a kernel starts is not a chip.
+    if has_one_thread() {
+        // SAFETY: there is only this thread, so nobody reads the environment meanwhile.
+        unsafe { std::env::remove_var(CHIP_VARIABLE) };
+    }
     std::process::exit(match live() {
         Ok(()) => 0,
         Err(()) => EXIT_BOOTSTRAP,
     });
+}
+
+fn has_one_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
 fn live() -> std::result::Result<(), ()> {
@@ -326,4 +413,19 @@ fn take_panic() -> Option<(String, Site)> {
 /// The device number of a chip, for names of processes.
 pub(crate) fn process_name(device: Device) -> String {
     format!("ringwork-chip-{device}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_the_program_is_told_from_code_of_a_library() {
+        assert!(is_in_the_program(has_one_thread as *const () as usize));
+        let library = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let library = library.lines().find(|line| line.contains("libc.so")).unwrap();
+        let start = usize::from_str_radix(library.split('-').next().unwrap(), 16).unwrap();
+        assert!(!is_in_the_program(start));
+        assert!(!is_in_the_program(0));
+    }
 }

@@ -138,6 +138,7 @@ impl ChipProcesses {
                 answered: 0,
             });
         }
+        let program = launch.program.path.clone();
         let start = Start {
             program: launch.program,
             chips: theirs,
@@ -165,7 +166,8 @@ impl ChipProcesses {
         };
         // On failure the drop of `processes` kills and reaps all.
         let wires = processes.chips.iter().map(|chip| (chip.device, &chip.wire));
-        BringUp::new(wires, &launch.segments, &processes.watcher.watch).wait(launch.deadline, on_step)?;
+        BringUp::new(wires, &launch.segments, &processes.watcher.watch, &program)
+            .wait(launch.deadline, on_step)?;
         Ok(processes)
     }
 

@@ -6,7 +6,7 @@
 
 pub(crate) mod bootstrap_socket;
 pub(crate) mod bring_up;
-pub(crate) mod chip;
+pub mod chip;
 pub(crate) mod chip_processes;
 pub(crate) mod death_watch;
 pub(crate) mod file_size_limit;

@@ -1,10 +1,15 @@
-"""Collectives for the processes of one host, on NumPy arrays and torch tensors.
+"""Collectives for the processes of one host, on NumPy arrays and torch tensors; and nodes of chips.
 
     import numpy as np, ringwork
 
     comm = ringwork.init()              # ringwork launch, torchrun, mpirun or srun
     x = np.ones(4, "f4")
     comm.all_reduce(x)                  # in place
+
+    with ringwork.Node(machine="h100x8") as node:   # or Node(devices=range(4)): processes of this host
+        x, y = node.tensor(0, np.ones(4, "f4")), node.zeros(0, 4)
+        node.run(lambda orch: orch.submit(0, ringwork.kernels.add(x, x, y)))
+        y.numpy(), node.time
 """
 
 from __future__ import annotations
@@ -13,41 +18,104 @@ import atexit as _atexit
 import weakref as _weakref
 
 from . import errors
-from ._core import Comm, Pending, Window, __version__
+from ._core import (
+    Buffer,
+    Comm,
+    Condition,
+    Domain,
+    DomainSpec,
+    Kernel,
+    Machine,
+    Node,
+    Orchestrator,
+    Pending,
+    Signals,
+    Task,
+    TaskId,
+    Team,
+    Tensor,
+    Timeline,
+    Window,
+    __version__,
+)
+from . import kernels
 from ._spawn import spawn
 from .errors import (
     Aborted,
     ArgumentError,
     BadEnvironment,
+    ChipGone,
     CommError,
+    ConfigError,
     Deadline,
     Disagreement,
+    HostFailed,
+    Interrupted,
+    LengthMismatch,
+    NoSuchDevice,
+    NoSuchName,
+    NodeClosed,
+    NodeError,
+    NotAMember,
     NotLaunched,
+    Overdue,
     RankDied,
     RankLeft,
+    Released,
     RingworkError,
     SpawnError,
+    Stalled,
+    TaskFailed,
 )
 
 __all__ = [
     "Aborted",
     "ArgumentError",
     "BadEnvironment",
+    "Buffer",
+    "ChipGone",
     "Comm",
     "CommError",
+    "Condition",
+    "ConfigError",
     "Deadline",
     "Disagreement",
+    "Domain",
+    "DomainSpec",
+    "HostFailed",
+    "Interrupted",
+    "Kernel",
+    "LengthMismatch",
+    "Machine",
+    "NoSuchDevice",
+    "NoSuchName",
+    "Node",
+    "NodeClosed",
+    "NodeError",
+    "NotAMember",
     "NotLaunched",
+    "Orchestrator",
+    "Overdue",
     "Pending",
     "RankDied",
     "RankLeft",
+    "Released",
     "RingworkError",
+    "Signals",
     "SpawnError",
+    "Stalled",
+    "Task",
+    "TaskFailed",
+    "TaskId",
+    "Team",
+    "Tensor",
+    "Timeline",
     "Window",
     "__version__",
     "errors",
     "init",
     "join",
+    "kernels",
     "spawn",
 ]
 

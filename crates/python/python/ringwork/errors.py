@@ -90,6 +90,115 @@ class Disagreement(CommError):
     their_call: str
 
 
+class NodeError(RingworkError):
+    """A node that cannot be made or used, or a run that failed."""
+
+
+class ConfigError(NodeError, ValueError):
+    """A node, domain or machine that cannot be as it was asked for: `field`, `problem`. Nothing was started."""
+
+    field: str
+    problem: str
+
+
+class TaskFailed(NodeError):
+    """A kernel failed: on `chip`, in `kernel`, at `file` and `line` if they are known, because of `cause`.
+
+    `others` are tasks that failed because of it or beside it, `missing` the chips it waited for, `cancelled` the tasks that
+    never ran because they needed it.
+    """
+
+    worker: str
+    chip: int
+    kernel: str
+    file: str | None
+    line: int | None
+    cause: str
+    others: list[tuple[int, str]]
+    missing: list[int]
+    cancelled: list[str]
+
+
+class ChipGone(NodeError):
+    """The process of `chip` ended: `cause`; it ran `kernel`, or None. Make a new node to use the chip again."""
+
+    chip: int
+    kernel: str | None
+    cause: str
+
+
+class HostFailed(NodeError):
+    """A host closure failed: its `name` and `message`; `__cause__` is what it raised."""
+
+    worker: str
+    name: str
+    message: str
+
+
+class Overdue(NodeError):
+    """A task waited for a signal that never came: `task`, `waited_for`, `after_ms`."""
+
+    worker: str
+    task: str
+    after_ms: int
+    waited_for: str
+
+
+class Stalled(NodeError):
+    """Nothing runs and nothing can start: `left` tasks, and what waits for what in `chains`."""
+
+    worker: str
+    left: int
+    chains: list[str]
+
+
+class NoSuchName(NodeError, KeyError):
+    """A domain has no `kind` (buffer, team, ...) of this `name`."""
+
+    domain: str
+    kind: str
+    name: str
+
+    # A KeyError would show its text in quotes.
+    __str__ = Exception.__str__
+
+
+class NotAMember(NodeError):
+    """A task on a `chip` that has no part in `what` it uses."""
+
+    chip: int
+    what: str
+
+
+class NoSuchDevice(NodeError, LookupError):
+    """A node has no such `chip`; it has `have`."""
+
+    chip: int
+    have: str
+
+
+class Released(NodeError):
+    """Memory that was released: `what`."""
+
+    what: str
+
+
+class LengthMismatch(NodeError, ValueError):
+    """Another number of elements than there are: `what`, `have`, `asked`."""
+
+    what: str
+    have: int
+    asked: int
+
+
+class NodeClosed(NodeError):
+    """The node was closed."""
+
+
+class Interrupted(NodeError):
+    """The node was interrupted and can run nothing more."""
+
+
 class SpawnError(RingworkError):
     """Ranks of `ringwork.spawn` failed: `failures` holds (rank, traceback) of those that failed first."""
 

@@ -112,7 +112,7 @@ impl<'c> ChipOrchestrator<'c> {
         let bytes = (count as u64).saturating_mul(T::DTYPE.bytes() as u64);
         let graph = self.graph.upgrade().ok_or_else(over)?;
         let segment = graph.borrow_mut().allocate(bytes)?;
-        let span = handle_ops::private::<T>(segment, 0, count);
+        let span = handle_ops::private(segment, 0, T::DTYPE, count);
         Region::from_span(span).map_err(|dtype| Error::failed(format!("an intermediate of {dtype}")))
     }
 

@@ -106,12 +106,23 @@ impl DomainSpec {
 
     /// Puts host data into a buffer of one rank before anyone can see the window.
     #[must_use]
-    pub fn stage<T: Element>(mut self, buffer: impl Into<String>, rank: Rank, data: &[T]) -> DomainSpec {
-        let bytes = bytemuck::cast_slice(data).to_vec();
+    pub fn stage<T: Element>(self, buffer: impl Into<String>, rank: Rank, data: &[T]) -> DomainSpec {
+        self.stage_bytes(buffer, rank, T::DTYPE, bytemuck::cast_slice(data).to_vec())
+    }
+
+    /// The same, of data whose type is a value.
+    #[must_use]
+    pub fn stage_bytes(
+        mut self,
+        buffer: impl Into<String>,
+        rank: Rank,
+        dtype: Dtype,
+        bytes: Vec<u8>,
+    ) -> DomainSpec {
         self.staged.push(Staged {
             buffer: buffer.into(),
             rank,
-            dtype: T::DTYPE,
+            dtype,
             bytes,
         });
         self

@@ -37,6 +37,10 @@ fn main() -> ExitCode {
 const TESTS: &[Test] = &[
     ("every_survivor_of_300_random_kills_names_the_dead", storm),
     (
+        "a_program_that_is_not_a_chip_is_given_up_after_five_seconds",
+        starting::says_nothing,
+    ),
+    (
         "a_kill_at_any_step_of_bring_up_fails_the_launch_and_leaves_nothing",
         starting::kill_at_every_step,
     ),

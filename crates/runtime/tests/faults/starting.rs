@@ -71,6 +71,20 @@ pub(super) fn stopped_in_bring_up(_: &mut Rng) {
     assert!(error.starts_with(wanted), "{error}");
 }
 
+pub(super) fn says_nothing(_: &mut Rng) {
+    let files = open_files();
+    let silent = Program {
+        path: "/bin/sleep".into(),
+        arguments: vec!["60".into()],
+    };
+    let builder = Node::builder().devices(0..2).program(silent);
+    let error = builder.launch().unwrap_err().to_string();
+    let wanted =
+        "chip 0 bootstrap failed at \"start\": it said nothing for 5 s; is `/bin/sleep` a program with ";
+    assert!(error.starts_with(wanted), "{error}");
+    assert_clean(files);
+}
+
 pub(super) fn dies_while_others_start(_: &mut Rng) {
     let kill = |chip: Device, pid: u32, step: &str| {
         if (chip, step) == (Device(0), "report") {
