@@ -50,9 +50,16 @@ pub fn quantity(
     let (number, unit) = split(text).ok_or_else(malformed)?;
     if unit.is_empty() && (positive || number != 0.0) {
         let suffix = example.split_once(' ').map_or("", |(_, unit)| unit);
+        // A number that could be with a unit, or the example.
+        let with_unit = format!("{} {suffix}", text.trim());
+        let example = if number > 0.0 && number < 1e18 {
+            with_unit
+        } else {
+            example.into()
+        };
         return Err(Problem::NoUnit {
             got: shorten(text),
-            example: format!("{} {suffix}", text.trim()),
+            example,
         });
     }
     let scale = if unit.is_empty() {
@@ -128,6 +135,8 @@ mod tests {
     fn bytes_have_a_unit_and_are_not_too_many() {
         assert_eq!(bytes("64 MiB").unwrap(), 64 << 20);
         assert!(matches!(bytes("64"), Err(Problem::NoUnit { .. })));
+        let said = bytes("-1").unwrap_err().to_string();
+        assert!(said.ends_with("write for example `64 MiB`"), "{said}");
         assert!(matches!(bytes("1e300 GB"), Err(Problem::OutOfRange { .. })));
     }
 }
