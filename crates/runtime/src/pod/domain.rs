@@ -27,7 +27,7 @@ pub struct PodDomain {
 #[derive(Debug)]
 pub(super) struct Wide {
     segment: HostSegment,
-    /// Of each node that has members.
+    /// For each node that has members.
     parts: Vec<Domain>,
     /// The chips of the domain: places among all nodes.
     of_node: Vec<usize>,
@@ -96,7 +96,7 @@ impl PodDomain {
         let taking_part: Vec<&Node> = members.iter().map(|chosen| nodes[chosen.node]).collect();
         let whole = spec.plan_wide(&Platform::Native, ranks, claim(&taking_part))?;
         let segment = HostSegment::create(&whole.segment.what, whole.segment.layout)?;
-        // The plan was checked against the data, so it fits.
+        // The plan was checked against the data, so the data fits.
         spec.for_each_staged(&whole, |rank, offset, bytes| {
             let _ = segment.write(rank, offset, bytes);
         });
@@ -204,7 +204,7 @@ impl Wide {
             return;
         }
         self.segment.reset();
-        // After that, so that an end is seen here, or raises the alarm itself.
+        // Attached first: an end of a chip is then either seen here, or raises the alarm itself.
         let mut members = states.iter().zip(&self.parts);
         let dead = members.find_map(|(state, part)| state.backend.dead_member(part.segment_members()));
         if let Some((rank, reason)) = dead {

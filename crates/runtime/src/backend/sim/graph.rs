@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A task of the graph that runs.
+/// A running task of the graph.
 struct Busy {
     dispatch: Dispatch,
     task: TaskId,
@@ -31,13 +31,13 @@ pub(super) struct GraphKernel {
     own: Rc<Cell<Option<TaskId>>>,
     graph: SteppedGraph,
     busy: Vec<Busy>,
-    /// Those that have ended, by their numbers in the graph.
+    /// The tasks that have ended, by their numbers in the graph.
     ended: BTreeMap<u64, TaskId>,
     scratch: Segment,
 }
 
-/// Makes an orchestration's task ready to be stepped on a rank; intermediates are in a segment of their own there.
-/// `own` is this very task, known before it is polled.
+/// Prepares an orchestration's task for stepping on a rank; its intermediates have a segment of their own there.
+/// `own` is this task, known before it is polled.
 pub(super) fn run(
     machine: Machine,
     (kernel, args): (KernelId, Vec<Arg>),
@@ -74,7 +74,7 @@ pub(super) fn run(
 }
 
 impl GraphKernel {
-    /// Takes in what the cores are done with.
+    /// Processes the tasks that the cores have finished.
     fn collect(&mut self) {
         let (machine, graph, ended) = (&self.machine, &mut self.graph, &mut self.ended);
         self.busy.retain(|busy| {

@@ -14,14 +14,14 @@ thread_local! {
     static LAST: RefCell<Option<Panic>> = const { RefCell::new(None) };
 }
 
-/// What a kernel panicked with, and where.
+/// The message and the line of a kernel's panic.
 #[derive(Clone, Debug)]
 pub(super) struct Panic {
     pub(super) message: String,
     pub(super) site: Site,
 }
 
-/// From now on panics on this thread are noted; those of other threads go where they went before.
+/// From now on panics on this thread are recorded; those of other threads are handled as before.
 pub(super) fn hear_on_this_thread() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -45,7 +45,7 @@ pub(super) fn hear_on_this_thread() {
 /// A kernel whose panic ends it, and nobody else.
 pub(super) struct Guarded {
     pub(super) kernel: SteppedKernel,
-    /// Its panic, if that is how it ended.
+    /// Its panic, if it ended by one.
     pub(super) panicked: Rc<RefCell<Option<Panic>>>,
 }
 

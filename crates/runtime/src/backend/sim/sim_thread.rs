@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Turns between two looks at what the host wants.
+/// Steps between two checks for requests of the host.
 const LOOK_TURNS: u64 = 64;
-/// Looks at the host between two looks at the clock.
+/// Checks for requests between two readings of the clock.
 const CLOCK_LOOKS: u64 = 16;
 
-/// A task that runs.
+/// A running task.
 struct Running {
     id: u64,
     kernel: KernelId,
@@ -32,7 +32,7 @@ struct Running {
 
 struct Chip {
     rank: u32,
-    /// Where the intermediates of its own graphs are, one graph at a time (SMN-1).
+    /// The place of the intermediates of its own graphs, one graph at a time (SMN-1).
     scratch: Segment,
     waiting: VecDeque<(u64, Task)>,
     running: Option<Running>,
@@ -44,14 +44,14 @@ pub(super) struct SimThread {
     traced: bool,
     chips: Vec<Chip>,
     segments: BTreeMap<Segment, Layout>,
-    /// Domains that were given up, and why.
+    /// Aborted domains, with the reason.
     alarms: BTreeMap<Segment, String>,
-    /// Domains that the host notifies.
+    /// Domains whose signals the host may notify.
     attended: BTreeSet<Segment>,
     board: Arc<Board>,
 }
 
-/// Memory, as the host sees it.
+/// Memory, in the form that the host uses.
 impl SimThread {
     pub(super) fn new(
         simulation: &Simulation,
@@ -118,7 +118,7 @@ impl SimThread {
         self.attended.remove(&segment);
     }
 
-    /// Where bytes of a rank's data are; `None` if they are not all there.
+    /// The place of bytes of a rank's data; `None` if a part of them does not exist.
     fn place(&self, segment: Segment, rank: Rank, offset: u64, len: usize) -> Option<u64> {
         let layout = self.segments.get(&segment)?;
         layout.data_at(rank, offset, len as u64)
@@ -144,7 +144,7 @@ impl SimThread {
         offset.is_some_and(|offset| self.machine.notify(signal.segment(), offset, value).is_ok())
     }
 
-    /// Lets time stop whenever one of these changes (SMN-4).
+    /// Makes time stop when one of these signals changes (SMN-4).
     pub(super) fn watch(&mut self, signals: &[Signal]) {
         let place = |signal: &Signal| Some((signal.segment(), signal.offset()?));
         let places: Vec<_> = signals.iter().filter_map(place).collect();
@@ -164,7 +164,7 @@ impl SimThread {
         self.machine.abort(segment, reason);
     }
 
-    /// Fresh signals, no alarm.
+    /// Resets the signals and the alarm.
     pub(super) fn reset(&mut self, segment: Segment) {
         let Some(layout) = self.segments.get(&segment) else {
             return;
@@ -186,7 +186,7 @@ impl SimThread {
         self.begin(chip);
     }
 
-    /// Starts the next task of a chip that has nothing to do (SMN-1).
+    /// Starts the next task of an idle chip (SMN-1).
     fn begin(&mut self, chip: usize) {
         while self.chips[chip].running.is_none() {
             let Some((id, task)) = self.chips[chip].waiting.pop_front() else {
@@ -238,16 +238,16 @@ impl SimThread {
         self.board.post(Event::Ran { chip, task, outcome });
     }
 
-    /// Lets time pass until a task has ended, a watched signal has changed, nothing can happen any more, the host wants something, or
-    /// `deadline`.
+    /// Lets time pass until a task has ended, a watched signal has changed, no event is left, the host has a request,
+    /// or `deadline`.
     pub(super) fn run(&mut self, deadline: Instant) {
-        // What a task said that could not even begin is heard before anything else happens.
+        // The end of a task that could not even begin is reported before any other event.
         if !self.board.events().is_empty() {
             return;
         }
         let mut turns = 0u64;
         loop {
-            // The one error is a limit of the clock, and there is none.
+            // The only error is a limit of the clock, and there is no limit.
             if !matches!(self.machine.turn(), Ok(true)) {
                 if !self.waits_for_the_host() {
                     self.give_up();
@@ -255,7 +255,7 @@ impl SimThread {
                 break;
             }
             let ended = self.machine.take_ended();
-            // Not of those that a chip's own graph runs.
+            // Tasks of a chip's own graph do not count.
             if ended.into_iter().filter(|task| self.ended(*task)).count() > 0 {
                 break;
             }
@@ -276,7 +276,7 @@ impl SimThread {
             .fetch_add(turns % LOOK_TURNS + 1, Ordering::Relaxed);
     }
 
-    /// A task has ended; whether it was a chip's.
+    /// Processes the end of a task; returns whether it was a task of a chip, and not of a chip's own graph.
     fn ended(&mut self, task: TaskId) -> bool {
         let of = |chip: &Chip| chip.running.as_ref().is_some_and(|running| running.task == task);
         let Some(chip) = self.chips.iter().position(of) else {
@@ -296,7 +296,7 @@ impl SimThread {
         true
     }
 
-    /// A task is over. If it failed, its domains are given up before anything else happens (SMN-2).
+    /// A task is over. If it failed, its domains are aborted before any other event (SMN-2).
     fn end(&mut self, chip: usize, running: Running, outcome: Result<(), Failure>) {
         if let Err(failure) = &outcome {
             let (device, kernel) = (self.chips[chip].rank, &running.kernel);
@@ -309,21 +309,21 @@ impl SimThread {
         self.begin(chip);
     }
 
-    /// Whether the host may yet move a kernel that waits.
+    /// Whether the host may still notify a kernel that waits.
     fn waits_for_the_host(&self) -> bool {
         let running = self.chips.iter().filter_map(|chip| chip.running.as_ref());
         let mut domains = running.flat_map(|running| &running.domains);
         domains.any(|domain| self.attended.contains(domain))
     }
 
-    /// Nothing can happen any more: whatever still runs waits for ever (SMN-3).
+    /// No event is left: all running kernels wait for ever (SMN-3).
     fn give_up(&mut self) {
         let stuck = match self.machine.run() {
             Err(SimError::Deadlock { stuck, .. } | SimError::Failed { stuck, .. }) => stuck,
             _ => Vec::new(),
         };
         let waiting: Vec<(Device, Waited)> = stuck.iter().filter_map(waits).collect();
-        // All are over before any chip begins something new.
+        // All of them end before any chip begins another task.
         let mut over = Vec::new();
         for (index, chip) in self.chips.iter_mut().enumerate() {
             if let Some(running) = chip.running.take() {
@@ -346,9 +346,9 @@ impl SimThread {
     }
 }
 
-/// What can be asked about it.
+/// The requests of the host.
 impl SimThread {
-    /// What a chip is doing, in words.
+    /// What a chip is doing, as text.
     pub(super) fn doing(&self, chip: usize) -> String {
         match &self.chips[chip].running {
             None => "idle".into(),
@@ -378,7 +378,7 @@ fn waits(stuck: &Stuck) -> Option<(Device, Waited)> {
     }
 }
 
-/// The last part of a kernel's name: what a person calls it.
+/// The last part of a kernel's name, for messages.
 pub(super) fn short_name(kernel: &KernelId) -> String {
     kernel.name.rsplit("::").next().unwrap_or(&kernel.name).to_owned()
 }
