@@ -143,7 +143,7 @@ fn prediction(predicted: &Predicted) -> String {
     }
     if end.now_ps == 0 {
         text.push_str(
-            "nothing that this machine describes takes time here: it has no memory or vector rate\n",
+            "this machine has no memory or vector rate, so the example costs no simulated time\n",
         );
     }
     if let Some(busiest) = end.loads.first() {

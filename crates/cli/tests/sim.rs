@@ -94,7 +94,7 @@ fn the_prediction_is_said_with_the_busiest_link() {
     assert!(text.contains("\nbusiest link: network "), "{text}");
     let free = ok("run vector_add -p sim");
     assert!(
-        free.contains("0 ps\nnothing that this machine describes takes time here"),
+        free.contains("0 ps\nthis machine has no memory or vector rate"),
         "{free}"
     );
 }

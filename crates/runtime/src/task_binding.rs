@@ -172,7 +172,7 @@ impl State {
                 .is_some_and(|span| span.stride == 0 || span.me == WHOEVER);
             if !named {
                 let why = format!(
-                    "parameter `{}` means another part of {} on every chip; name one with `on(rank)`, or submit to a chip",
+                    "parameter `{}` is a per-chip view of {}; pass `.on(rank)`, or submit to one chip",
                     param.name, known.what
                 );
                 return Err(Error::config("anywhere", why));

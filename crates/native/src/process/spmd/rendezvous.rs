@@ -110,7 +110,7 @@ impl Guests {
         })
     }
 
-    /// Tells everybody that it came to nothing.
+    /// Sends `Refused(why)` to each process that has joined.
     fn refuse(&self, why: &Error) {
         for (_, (_, wire)) in self.come() {
             let _ = wire.send(&Welcome::Refused(why.to_string()), None);
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_knocks_while_it_comes_to_nothing_is_told_why() {
+    fn a_late_joiner_of_a_failed_rendezvous_gets_the_reason() {
         let address = format!("ringwork-test-connecting-{}", std::process::id());
         let attendant = Attendant::start().unwrap();
         let listener = listen(&address).unwrap();
@@ -285,7 +285,7 @@ mod tests {
             wire
         };
         let (_wrong, right) = (connect(1, 9), connect(2, 3));
-        let make = || unreachable!("not everybody comes");
+        let make = || unreachable!("one process is missing");
         let met = attendant.host(Some(&listener), 3, Duration::from_secs(10), deadline, make);
         let why = met.unwrap_err().to_string();
         assert!(why.contains("it counts 9 ranks"), "{why}");
