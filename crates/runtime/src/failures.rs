@@ -5,7 +5,7 @@
 //! root cause is reported.
 //!
 //! # Invariants
-//! - **FAIL-1 (clean).** After a failure nothing is under way and the domains of living chips are fresh.
+//! - **FAIL-1 (clean).** After a failure no task is running, and the domains of living chips are reset.
 
 use crate::backend::Failure;
 use crate::dispatch::SentTask;

@@ -8,12 +8,12 @@
 //!
 //! # Invariants
 //! - **SMN-1 (one at a time).** A chip runs its tasks one after the other, in the order they were submitted.
-//! - **SMN-2 (told first).** When a task fails, the domains it uses are given up at that virtual moment.
-//! - **SMN-3 (no hang).** A deadlock is reported when nothing can happen any more, not even by the host: it may yet
-//!   notify a domain that it attends to. A kernel that never comes
-//!   back to its core keeps the thread; the host notices that nothing moves, and leaves it behind.
-//! - **SMN-4 (seen at once).** Time stops when a task ends and when a signal changes that the host waits for. While
-//!   time passes the host looks at nothing: neither ends nor signals.
+//! - **SMN-2 (aborted first).** When a task fails, its domains are aborted at that virtual moment.
+//! - **SMN-3 (no hang).** A deadlock is reported when no event is left and the host cannot cause one either: it may
+//!   still notify a domain that it serves. A kernel that never returns to its core blocks the thread; the host
+//!   notices that no event happens, and leaves the thread behind.
+//! - **SMN-4 (seen at once).** Time stops when a task ends and when a signal changes that the host waits for. The
+//!   host reads neither ends nor signals while time passes.
 
 use super::{Backend, Event, Interrupter, LastSeen, Members, SegmentPlan};
 use crate::config::NodeBuilder;

@@ -3,8 +3,8 @@
 //! # Invariants
 //! - **WIDE-1 (one number).** Its segment has the same number on every node, so that handles to it mean the same.
 //! - **WIDE-2 (one alarm).** A chip that dies, or a task that fails, on any node ends every wait in it, on all.
-//! - **WIDE-3 (fresh).** No node makes it fresh by itself, because another may be using it: the worker that opened
-//!   it does, when nothing uses it on any.
+//! - **WIDE-3 (fresh).** No node resets it by itself, because another may be using it: the worker that opened it
+//!   does, when no node uses it.
 
 use crate::backend::native::HostSegment;
 use crate::backend::{Members, SegmentPlan};
