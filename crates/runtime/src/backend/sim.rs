@@ -206,7 +206,7 @@ impl SimBackend {
         self.hear(deadline.saturating_duration_since(Instant::now()));
     }
 
-    /// Waits for as long until the run that was asked for gives way.
+    /// Waits for as long until the requested run has paused.
     fn hear(&mut self, patience: Duration) {
         let Some(answer) = &self.running else { return };
         match answer.recv_timeout(patience) {

@@ -42,7 +42,7 @@ struct List {
     intermediates: Vec<BufferId>,
 }
 
-/// A graph under way.
+/// A running graph.
 pub(crate) struct SteppedGraph {
     driver: Driver,
     source: Source,
