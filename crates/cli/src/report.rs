@@ -142,9 +142,7 @@ fn prediction(predicted: &Predicted) -> String {
         );
     }
     if end.now_ps == 0 {
-        text.push_str(
-            "this machine has no memory or vector rate, so the example costs no simulated time\n",
-        );
+        text.push_str("this machine has no memory or vector rate, so the example costs no simulated time\n");
     }
     if let Some(busiest) = end.loads.first() {
         let percent = 100.0 * busiest.busy_ps as f64 / end.now_ps.max(1) as f64;

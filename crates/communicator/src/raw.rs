@@ -229,7 +229,7 @@ impl Operands {
         any.map_or(Dtype::U8, Operand::dtype)
     }
 
-    /// Nothing, if a rank that is not the root did not give an input.
+    /// An empty input, for a rank that is not the root and gave none.
     #[inline(always)]
     pub(crate) fn input(&self) -> AnyInput<'_> {
         match &self.input {
@@ -238,7 +238,7 @@ impl Operands {
         }
     }
 
-    /// Nothing, if a rank that is not the root did not give an output.
+    /// An empty output, for a rank that is not the root and gave none.
     #[inline(always)]
     pub(crate) fn output(&self, call: &Call) -> Result<AnyOutput<'_>> {
         match &self.output {

@@ -206,7 +206,7 @@ fn rounded(ps: u64) -> u64 {
 /// One node's part of a timeline.
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
-    /// Before the names of its rows.
+    /// The prefix of the names of its rows.
     pub(crate) prefix: String,
     pub(crate) devices: &'a [Device],
     pub(crate) records: Records,
