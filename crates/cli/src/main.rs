@@ -40,9 +40,9 @@ enum Command {
     Run(run::RunArguments),
     /// Start a program as several ranks that work together
     Launch(launch::LaunchArguments),
-    /// Measure collectives, in the way of nccl-tests
+    /// Measure collectives, as nccl-tests does
     Bench(Box<bench::BenchArguments>),
-    /// Measure which way is fastest on this machine, and write it down
+    /// Measure which algorithms are fastest on this machine, and write a table of choices
     Tune(tune::TuneArguments),
     /// Predict what collectives take on a machine that is only described
     Sim(Box<sim::SimArguments>),

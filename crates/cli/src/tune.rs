@@ -1,4 +1,4 @@
-//! `ringwork tune`: which way to do each collective is fastest here, written down for the communicator.
+//! `ringwork tune`: measures which algorithm of each collective is fastest here, and writes a table for the communicator.
 //!
 //! Like the benchmark it starts itself again as ranks, once for every number of ranks; rank 0 adds its rows to the
 //! file. The rows are the `choices` of a `ccl.yaml`, of which the first that fits counts; algorithms in the window fit
@@ -229,7 +229,7 @@ struct Stopwatch<'a> {
 }
 
 impl Stopwatch<'_> {
-    /// Every exact way at one size.
+    /// Every exact algorithm at one size.
     fn compare(&mut self, collective: Collective, bytes: usize) -> Result<Measured, String> {
         let ways = || choices(collective).filter(|way| way.is_exact());
         let staged: Vec<Algorithm> = ways().filter(|way| !way.needs_window()).collect();

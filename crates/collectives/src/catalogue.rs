@@ -78,9 +78,9 @@ pub enum Resources {
 /// One member's part in a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// Its input. Of a barrier: a byte.
+    /// The input. For a barrier, one byte.
     pub x: In,
-    /// Its output. Of a barrier: the same byte.
+    /// The output. For a barrier, the same byte.
     pub y: Out,
     /// The reduction, if it reduces.
     pub op: ReduceOp,

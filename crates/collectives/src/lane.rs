@@ -10,12 +10,12 @@
 //!
 //! # Invariants
 //! - **LANE-1 (in step).** Every operation adds `2n - 1` to the counter of each lane it uses (TEAM-2).
-//! - **LANE-2 (everybody begun).** When I may take step `k`, my upstream has finished `k` steps, and the
-//!   place `j` before me at least `k - j + 1`. In the last step, `2n - 2`, that is `n` for the furthest:
-//!   everybody has staged, which is TEAM-4 without waiting at the barrier.
-//! - **LANE-3 (no overwriting).** I overwrite my partial value of part `q - 1 - s` with the finished one in
-//!   step `n + s`. Its only reader is place `q + 1`, in its step `1 + s`; being `n - 1` before me, it has
-//!   by LANE-2 finished `s + 2` steps, that one included.
+//! - **LANE-2 (all have begun).** When I may take step `k`, my upstream has finished `k` steps, and the place `j`
+//!   before me at least `k - j + 1`. In the last step, `2n - 2`, that is `n` steps for the furthest place: every rank
+//!   has staged, which is TEAM-4 without waiting at the barrier.
+//! - **LANE-3 (no overwriting).** I overwrite my partial value of part `q - 1 - s` with the finished one in step `n +
+//!   s`. Its only reader is place `q + 1`, in its step `1 + s`. That place is `n - 1` before me, so by LANE-2 it has
+//!   finished `s + 2` steps, including the read.
 
 use crate::Team;
 use crate::arguments::same_length;

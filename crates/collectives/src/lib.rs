@@ -31,15 +31,15 @@
 //!
 //! # Contract
 //! - **COL-1 (exact).** Direct algorithms accumulate every element in rank order 0..n in
-//!   [`Element::Wide`](ringwork_isa::Element::Wide) and round once. Their results are the same bits on
-//!   every rank, for every chunking, whichever of them ran. The rings promise only that all ranks agree
-//!   with each other; [`Algorithm::is_exact`](ringwork_isa::Algorithm::is_exact) says which is which.
-//! - **COL-2 (in place).** The output may be the same memory as the input, or the part of it that
-//!   corresponds: every chunk is staged before any element of its output is written.
+//!   [`Element::Wide`](ringwork_isa::Element::Wide) and round once. Their results are the same bits on every rank,
+//!   for every chunking and for each of these algorithms. The rings promise only that all ranks get the same bits;
+//!   [`Algorithm::is_exact`](ringwork_isa::Algorithm::is_exact) tells the two kinds apart.
+//! - **COL-2 (in place).** The output may be the same memory as the input, or the corresponding part of it: every
+//!   chunk is staged before any element of its output is written.
 //! - **COL-3 (any mixture).** Collectives may follow each other on one team in any order, any number of
 //!   times, with any element types, and nothing needs to be reset between them. See [`Team`].
-//! - **COL-4 (checked first).** Lengths, roots and capacities are checked before anything is written or
-//!   signalled: a refused call has had no effect.
+//! - **COL-4 (checked first).** Lengths, roots and capacities are checked before anything is written or signalled: a
+//!   refused call has no effect.
 //! - **COL-5 (nothing to do).** A call on no elements returns at once and does not synchronise.
 #![forbid(unsafe_code)]
 

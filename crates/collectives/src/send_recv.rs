@@ -12,7 +12,8 @@
 //!
 //! # Invariants
 //! - **POST-1 (one writer).** `sent[d]` of `s` is written by `s` only, `taken[s]` of `d` by `d` only.
-//! - **POST-2 (credit).** Chunk `k` is put when `taken >= k - 1`: chunk `k - 2`, whose half it takes, is out.
+//! - **POST-2 (credit).** Chunk `k` is put when `taken >= k - 1`: then chunk `k - 2`, which was in the same half, has
+//!   been taken.
 
 use crate::arguments::member;
 use crate::chunk::chunks;

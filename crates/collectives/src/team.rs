@@ -20,14 +20,13 @@ use std::ops::Range;
 ///
 /// # Invariants
 /// - **TEAM-1 (one writer).** A counter of rank `r`, in the barrier or in `steps`, is written by `r` only.
-/// - **TEAM-2 (in step).** Every operation adds the same amount to each counter on every rank, and never
-///   resets one. So between operations my own counters are everybody's, and tell an operation where its
-///   own count starts.
-/// - **TEAM-3 (one epoch, one half).** An operation that uses the scratch uses one epoch `e`, and no
-///   other scratch than `half(e)`. (Two epochs would let the next operation have the same parity.)
-/// - **TEAM-4 (nobody ahead).** No operation that takes an epoch ends on a rank before every rank has begun it, and it
-///   begins on no rank before the one before has ended there. (A [broadcast in packets](crate::packets::broadcast) takes
-///   none.)
+/// - **TEAM-2 (in step).** Every operation adds the same amount to each counter on every rank, and never resets one.
+///   So between operations my counters equal those of all ranks, and tell an operation where its own count starts.
+/// - **TEAM-3 (one epoch, one half).** An operation that uses the scratch uses one epoch `e`, and only `half(e)` of
+///   the scratch. (With two epochs the next operation would have the same parity.)
+/// - **TEAM-4 (no rank ahead).** An operation that takes an epoch ends on a rank only after every rank has begun it,
+///   and begins on a rank only after the operation before has ended there. (A [broadcast in
+///   packets](crate::packets::broadcast) takes no epoch.)
 ///
 /// Hence the operation of epoch `e + 2` writes `half(e)` only after the operation of `e + 1` has ended on the writer.
 /// Then it has begun on every rank, so every rank has ended the operation of `e`.

@@ -15,11 +15,11 @@
 //! ```
 //!
 //! # Invariants
-//! - **COMM-1 (in step).** Every rank makes the same calls in the same order. A call carries its fingerprint;
-//!   ranks that disagree both get an error that names both calls.
+//! - **COMM-1 (in step).** Every rank makes the same calls in the same order. A call carries its fingerprint; if two
+//!   ranks disagree, both get an error that names both calls.
 //! - **COMM-2 (ends).** Every call ends: done, a peer died or left, aborted, or the deadline passed.
-//! - **COMM-3 (exact).** The same bits on every rank, whatever the size and the algorithm; except for what the
-//!   caller asked to be done otherwise.
+//! - **COMM-3 (exact).** The same bits on every rank, whatever the size and the algorithm, unless the caller asked
+//!   for an algorithm that is not exact.
 //! - **COMM-4 (in order).** Calls are made in the order in which the program begins them, pending or not.
 //!
 //! A communicator can move to another thread; two threads that communicate need two communicators.

@@ -19,12 +19,12 @@
 //! ```
 //!
 //! # Invariants
-//! - **RAW-1 (mapped).** The bytes of a [`RawBuffer`] are mapped, and no Rust reference to them is used, as long as the
-//!   `RawBuffer` exists. The caller that makes one guarantees that; a pending call has its operands, and drops them before the
-//!   owner that came with them.
-//! - **RAW-2 (apart).** What a call reads and what it writes are the same bytes, where the call can be made in place, or
-//!   have no byte in common.
-//! - **RAW-3 (read-only stays so).** What is not writable becomes an input only.
+//! - **RAW-1 (mapped).** The bytes of a [`RawBuffer`] are mapped, and no Rust reference to them is used, as long as
+//!   the `RawBuffer` exists. The caller that makes one guarantees that. A pending call holds its operands, and drops
+//!   them before their owner.
+//! - **RAW-2 (apart).** The bytes that a call reads and those that it writes are the same, if the call can be made in
+//!   place, or disjoint.
+//! - **RAW-3 (read-only stays so).** Memory that is not writable is used as an input only.
 
 use crate::buffer::Held;
 use crate::erased::{AnyInput, AnyOutput};
@@ -229,7 +229,7 @@ impl Operands {
         any.map_or(Dtype::U8, Operand::dtype)
     }
 
-    /// Nothing, if a rank that is not the root did not give an input.
+    /// An empty input, for a rank that is not the root and gave none.
     #[inline(always)]
     pub(crate) fn input(&self) -> AnyInput<'_> {
         match &self.input {
@@ -238,7 +238,7 @@ impl Operands {
         }
     }
 
-    /// Nothing, if a rank that is not the root did not give an output.
+    /// An empty output, for a rank that is not the root and gave none.
     #[inline(always)]
     pub(crate) fn output(&self, call: &Call) -> Result<AnyOutput<'_>> {
         match &self.output {

@@ -245,7 +245,7 @@ impl Contributions {
         all
     }
 
-    /// Puts other bytes from `start` on, where there are as many or at the end.
+    /// Replaces `with.bytes()` bytes from `start` on. `start` may be the end; then it appends.
     pub fn replace(&mut self, start: u64, with: &Contributions) {
         let end = start + with.bytes();
         let (first, first_at) = self.piece_at(start);

@@ -137,12 +137,12 @@ impl Header {
     }
 }
 
-/// Messages that were taken and not yet given back: in any order by who used them, in order to who sends (HST-3).
+/// Tracks releases of messages. The receiver may release in any order; the sender sees a contiguous prefix (HST-3).
 #[derive(Clone, Debug, Default)]
 pub struct Returns {
-    /// The oldest that was not given back.
+    /// The oldest message that was not released.
     first: i32,
-    /// Which of those from there on were.
+    /// Which of the later ones were released.
     back: VecDeque<bool>,
 }
 

@@ -8,7 +8,7 @@
 //! messages, answer with events, and may die.
 //!
 //! # Invariants
-//! - **DISP-1 (as sent).** What a chip is sent, it runs in the order it was sent.
+//! - **DISP-1 (as sent).** A chip runs its tasks in the order in which they were sent.
 
 use crate::backend::{Event, Order};
 use crate::error::{Cause, Error};

@@ -1,11 +1,11 @@
-//! What went wrong in a run, and which of the failures is the root cause.
+//! The failures of a run, and which of them is the root cause.
 //!
 //! One failure causes others: when a task fails, its domains are aborted so that its partners end too, and each of
 //! them reports that a partner failed. Such an *echo* is reported only if no other failure is known; otherwise the
 //! root cause is reported.
 //!
 //! # Invariants
-//! - **FAIL-1 (clean).** After a failure nothing is under way and the domains of living chips are fresh.
+//! - **FAIL-1 (clean).** After a failure no task is running, and the domains of living chips are reset.
 
 use crate::backend::Failure;
 use crate::dispatch::SentTask;
@@ -21,20 +21,20 @@ use std::time::Instant;
 #[derive(Default)]
 pub(crate) struct Failures {
     of_tasks: Vec<Failed>,
-    /// What each chip did before the first of them.
+    /// The recent entries of each chip before the first failure.
     recent: Option<Recent>,
-    /// The first failure that was not a chip's task, if it came before those.
+    /// The first failure that did not come from a chip's task, if no task failed before it.
     first: Option<Error>,
-    /// Tasks that failed, and when the last of them did.
+    /// The failed tasks, and the time of the last failure.
     pub(crate) tasks: Vec<TaskId>,
     pub(crate) last_at: Option<Instant>,
-    /// Ports that a failed orchestration left: their kernels are ended.
+    /// Ports of a failed orchestration, whose kernels were ended.
     pub(crate) abandoned: Vec<Segment>,
-    /// Chips that ended since nothing was under way.
+    /// Chips that have ended since the node was last idle.
     pub(crate) ended_chips: Vec<usize>,
 }
 
-/// A failure, and the dead partner that it is the echo of.
+/// A failure. If it only reports that a partner died, the dead partner.
 struct Failed {
     failure: TaskFailure,
     dead_partner: Option<usize>,
@@ -123,7 +123,7 @@ impl State {
         }
     }
 
-    /// What went wrong first in a run that goes on to its end, if anything did.
+    /// The first failure of a run that continues to its end, if there was one.
     pub(crate) fn first_failure(&self) -> Option<String> {
         let of_tasks = &self.failures.of_tasks;
         let root = of_tasks
@@ -134,7 +134,7 @@ impl State {
         first.or_else(|| root.map(|failed| failed.failure.to_string()))
     }
 
-    /// The run has failed, so nobody will talk to the kernels at its ports: ends them.
+    /// The run has failed, so the host serves its ports no more: ends the kernels there.
     pub(crate) fn abandon_ports(&mut self, why: &str) {
         let reason = format!("the run has failed: {why}");
         let mut ports: Vec<Segment> = self.ports.keys().copied().collect();
@@ -162,9 +162,9 @@ impl State {
         members.find(|chip| self.backend.end(*chip).is_some())
     }
 
-    /// The error of a run that has failed, now that nothing is left of it; the next one starts clean.
+    /// The error of a failed run, once no task of it is left; the next run starts clean.
     pub(crate) fn take_root_cause(&mut self) -> Option<Error> {
-        // The end of a chip is recorded before its partners are told, so it is among the events by now.
+        // The end of a chip is recorded before its partners are told, so its event is here by now.
         self.take_events();
         let failures = std::mem::take(&mut self.failures.of_tasks);
         let died = std::mem::take(&mut self.failures.ended_chips);
@@ -188,12 +188,12 @@ impl State {
         Some(root)
     }
 
-    /// The failure that caused the others.
+    /// The root cause.
     fn root_cause(&self, mut failures: Vec<Failed>, died: &[usize]) -> Option<Error> {
         let found = failures.iter().position(|failed| !failed.failure.cause.is_echo());
         let mut root = match (found, failures.first()?) {
             (Some(found), _) => failures.remove(found).failure,
-            // Only echoes: of a chip that had finished its own part, or was dead before the run.
+            // Only echoes: the dead chip had finished its own part, or was dead before the run.
             (
                 None,
                 &Failed {
@@ -228,7 +228,7 @@ impl State {
         Some(Box::new(root).into())
     }
 
-    /// Makes the engine as new; returns the tasks that never ran, as a person reads them.
+    /// Resets the engine; returns the tasks that never ran, as text.
     pub(crate) fn end_run(&mut self) -> Vec<String> {
         self.forget_intermediates();
         let Ok(mut report) = self.engine.end_run() else {

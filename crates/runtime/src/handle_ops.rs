@@ -1,4 +1,4 @@
-//! What handles to memory (tensors, buffers, intermediates) have in common: a length, slices, and copies between
+//! The common operations of handles to memory (tensors, buffers, intermediates): length, slices, and copies between
 //! them and the host.
 
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ pub(crate) fn len(span: &Span) -> usize {
     usize::try_from(span.len).unwrap_or(usize::MAX)
 }
 
-/// A handle with a `span` says how many elements it has.
+/// The length of a handle with a `span`.
 macro_rules! counted {
     ($handle:ident) => {
         impl<T: ::ringwork_isa::Element> $handle<T> {
@@ -45,7 +45,7 @@ macro_rules! counted {
 }
 pub(crate) use counted;
 
-/// A handle that can be sliced can be a matrix; `what` says what it is.
+/// A handle that can be sliced can be used as a matrix; `what` names it in errors.
 macro_rules! matrix {
     ($($handle:ident)*) => {$(
         impl<T: ::ringwork_isa::Element> ::ringwork_isa::Consecutive for $handle<T> {
@@ -91,7 +91,7 @@ macro_rules! matrix {
 }
 pub(crate) use matrix;
 
-/// A handle with a `span` of one chip's memory is an argument of kernels there.
+/// A handle with a `span` of one chip's memory is an argument for kernels on that chip.
 macro_rules! chip_argument {
     ($handle:ident) => {
         $crate::handle_ops::chip_argument! { $handle: In Out InOut }
@@ -106,7 +106,7 @@ macro_rules! chip_argument {
 }
 pub(crate) use chip_argument;
 
-/// Some of the elements of a span; `what` says what they are part of.
+/// A range of the elements of a span; `what` names the whole in errors.
 pub(crate) fn slice(span: &Span, range: Range<usize>, what: impl FnOnce() -> String) -> Result<Span> {
     if range.start > range.end || range.end > len(span) {
         return Err(Error::Length {
@@ -122,7 +122,7 @@ pub(crate) fn slice(span: &Span, range: Range<usize>, what: impl FnOnce() -> Str
     })
 }
 
-/// Where a span begins in its rank's data, if the whole it is a slice of begins at `offset`.
+/// The offset of a span in its rank's data, if the memory that it is a slice of begins at `offset`.
 pub(crate) fn byte_offset(span: &Span, offset: u64) -> u64 {
     offset + span.start * span.dtype.bytes() as u64
 }

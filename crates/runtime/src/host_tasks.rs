@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - **HOST-1 (unlocked).** Closures run, and are dropped, while the node is not locked: they may use it.
-//! - **HOST-2 (waited for).** A closure that has begun is waited for, whatever becomes of the run.
+//! - **HOST-2 (waited for).** A run waits for closures that have begun, even if it has failed.
 
 use crate::backend::{Order, Waiter};
 use crate::error::{Error, Result};

@@ -9,9 +9,10 @@
 //!
 //! # Invariants
 //! - **KPT-1 (ends).** Every wait of the host ends: satisfied; with [`Error::PortDead`] when no task uses the port
-//!   any more, whatever ended it, or when another task of the run has failed or its chip has died; or with [`Error::PortSilent`] at the limit, after which the port is as good as before.
-//! - **KPT-2 (nothing is lost).** What the kernel sent before it ended can be received after.
-//! - **KPT-3 (attended).** While an orchestration runs and does not wait for its tasks, their kernels wait for the host
+//!   any more, or when another task of the run has failed or its chip has died; or with [`Error::PortSilent`] at the
+//!   limit, after which the port can still be used.
+//! - **KPT-2 (nothing is lost).** Messages that the kernel sent before it ended can still be received.
+//! - **KPT-3 (served).** While an orchestration runs and does not wait for its tasks, their kernels wait for the host
 //!   without a limit; otherwise their limit counts. If the orchestration fails, they are ended.
 
 mod message;

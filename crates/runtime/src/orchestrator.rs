@@ -15,9 +15,8 @@ use ringwork_isa::{Arg, Argument, Compare, Device, Element, In, InOut, Out, Sign
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-/// Submits tasks, which run as soon as what they touch is ready: a task comes after every earlier one that
-/// touches the same memory, if one of the two writes it. Tasks that have nothing in common run at once, on
-/// different chips.
+/// Submits tasks. A task starts after every earlier one that touches the same memory, if one of the two writes it.
+/// Tasks without common memory run at the same time, on different chips.
 ///
 /// Kernels order their accesses to a domain's shared buffers themselves, with signals. Only the tasks of one chip,
 /// and groups that have a chip in common, keep the order of submission there. Tasks that wait for each other inside

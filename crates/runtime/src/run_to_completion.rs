@@ -1,9 +1,10 @@
 //! Running to completion: the loop that waits until every task is done, has failed, or can never be done.
 //!
 //! # Invariants
-//! - **RUN-1 (ends).** [`Shared::wait_for_all`] returns: every task ends by itself, with its chip, by an abort, because
-//!   its chip made no progress for the limit and was ended, because the signal it waits for did not come within
-//!   the limit, or because no task is left that could change that signal; provided that host closures end (HOST-2).
+//! - **RUN-1 (ends).** [`Shared::wait_for_all`] returns, because every task ends: by itself, with its chip, by an
+//!   abort, because its chip made no progress for the limit and was killed, because the signal that it waits for did
+//!   not come within the limit, or because no task is left that could change that signal. Host closures must end too
+//!   (HOST-2).
 //! - **RUN-2 (unlocked).** The node is not locked while a thread waits, where the backend allows that.
 
 use crate::error::{Cause, Error, Result, millis};

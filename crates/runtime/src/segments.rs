@@ -14,7 +14,7 @@ pub(crate) struct Known {
     pub(crate) members: Members,
     pub(crate) sort: Sort,
     pub(crate) released: bool,
-    /// Tasks under way that use it.
+    /// Running tasks that use it.
     pub(crate) uses: usize,
 }
 

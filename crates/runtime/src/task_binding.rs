@@ -1,12 +1,12 @@
 //! Binding: a task with its ranks and addresses filled in, and the memory that its arguments say it touches.
 //!
 //! # Rules
-//! - **BIND-1 (own memory).** `In`, `Out` and `InOut`, and blocks of these, touch the bytes that they name; what
-//!   overlaps and is written is ordered.
-//! - **BIND-2 (shared memory).** A `Shared`, `Signals`, `Barrier` or team touches its chip's own part, as one that is
-//!   read and written. Tasks of one chip, and groups that have a chip in common, keep the order of submission;
-//!   between tasks of different chips nothing is inferred: kernels order that with signals.
-//! - **BIND-3 (held).** Memory that a task uses is freed only when the task is over.
+//! - **BIND-1 (own memory).** `In`, `Out` and `InOut`, and blocks of these, touch the bytes that they name;
+//!   overlapping accesses are ordered if one of them writes.
+//! - **BIND-2 (shared memory).** A `Shared`, `Signals`, `Barrier` or team counts as a read and write of its chip's
+//!   own part. Tasks of one chip, and groups that have a chip in common, keep the order of submission. Between tasks
+//!   of different chips nothing is inferred: kernels order that with signals.
+//! - **BIND-3 (held).** The memory of a task is freed only after the task has ended.
 
 use crate::error::{Error, Result};
 use crate::node::State;
@@ -182,7 +182,7 @@ impl State {
                 .is_some_and(|span| span.stride == 0 || span.me == WHOEVER);
             if !named {
                 let why = format!(
-                    "parameter `{}` means another part of {} on every chip; name one with `on(rank)`, or submit to a chip",
+                    "parameter `{}` is a per-chip view of {}; pass `.on(rank)`, or submit to one chip",
                     param.name, known.what
                 );
                 return Err(Error::config("anywhere", why));

@@ -213,7 +213,7 @@ fn rounded(ps: u64) -> u64 {
 /// One node's part of a timeline.
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
-    /// Before the names of its rows.
+    /// The prefix of the names of its rows.
     pub(crate) prefix: String,
     pub(crate) devices: &'a [Device],
     pub(crate) records: Records,
@@ -304,9 +304,9 @@ struct Assembly<'a> {
     scale: f64,
     /// Where and when each task of the part's engine ran: one or more of (row, start, end).
     tasks: BTreeMap<u64, Vec<(u32, u64, u64)>>,
-    /// When and on which row a signal was notified.
+    /// The notifies of each signal: time and row.
     notifies: BTreeMap<Place, Vec<(u64, u32)>>,
-    /// On which row a signal was waited for, from when to when.
+    /// The waits for each signal: row, start and end.
     waits: Vec<(Place, u32, (u64, u64))>,
     /// The row and the start, in picoseconds, of a task that waited for a signal.
     conditions: Vec<(Place, u32, u64)>,

@@ -248,7 +248,7 @@ fn a_task_for_any_chip_does_not_stand_behind_a_chip_that_waits() {
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains("`y` means another part of window \"pair\" on every chip"),
+        refused.contains("`y` is a per-chip view of window \"pair\""),
         "{refused}"
     );
 }

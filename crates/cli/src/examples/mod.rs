@@ -60,7 +60,7 @@ pub(crate) enum Choice {
 }
 
 impl Choice {
-    /// The collective that can be done in several ways.
+    /// The collective for which there is a choice of algorithms.
     pub(crate) fn collective(self) -> Option<Collective> {
         match self {
             Choice::Nothing => None,

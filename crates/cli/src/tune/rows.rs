@@ -10,7 +10,7 @@ pub(super) struct Seats {
     pub(super) per_core: u32,
 }
 
-/// What each exact way took at one size: on own memory those that can, on data in the window all.
+/// The times of each exact algorithm at one size: for own memory (where possible) and for data in the window.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) bytes: u64,
@@ -18,14 +18,15 @@ pub(super) struct Measured {
     pub(super) window: Vec<(Algorithm, f64)>,
 }
 
-/// What to do at one size. One way for both, if that for the window needs no window: a table cannot tell them apart.
+/// The choice at one size. One algorithm for both kinds of memory, if the one for the window needs no window: a table
+/// cannot tell the two apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Choice {
     own: Algorithm,
     window: Algorithm,
 }
 
-/// A change of way must bring so much: less is noise, and another row to read.
+/// A change of algorithm must save at least this much: less is noise, and one more row.
 const WORTH: f64 = 0.9;
 
 impl Measured {

@@ -7,8 +7,8 @@
 //! `S (n-1)/n` pulled in phase two; 2 steps. Exact.
 //!
 //! # Invariants
-//! - **TWO-1 (own part).** Part `r` of rank `r`'s slot is read by nobody before the second meeting: it is not staged, and
-//!   holds nothing but its reduction. The other parts are only read.
+//! - **TWO-1 (own part).** No other rank reads part `r` of rank `r`'s slot before the second meeting: it is not
+//!   staged, and holds only its reduction. The other parts are only read.
 //! - **TWO-2 (one epoch).** The first meeting counts in the step cells and only the second takes an epoch
 //!   of the team's barrier, as TEAM-3 demands.
 

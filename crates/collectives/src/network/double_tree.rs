@@ -9,13 +9,13 @@
 //! their way up. How much this overlaps depends on the slots of a queue: with one slot it does not overlap.
 //!
 //! # Invariants
-//! - **TREE-1 (turns).** In turn `t` a member sends piece `t` up the tree that it is inside of, and piece `t + ahead`
-//!   up the one that it is a leaf of; then it takes piece `t - behind` from above and passes it down. `ahead` is less
-//!   than the slots of a queue, and so is what a member is further behind than the one above it: so a slot that
-//!   somebody needs in turn `t` was freed by its reader in an earlier one. (Leaves are ahead so that one tree does not
-//!   wait for the other; each level is behind the one above so that a turn does not wait for the whole tree.)
-//! - **TREE-2 (leaves first).** On the way up a member does first what waits for nobody; on the way down, what others
-//!   wait for. So within a turn waits go along one tree only, and end.
+//! - **TREE-1 (turns).** In turn `t` a member sends piece `t` up the tree in which it is an inner node, and piece `t
+//!   + ahead` up the one in which it is a leaf. Then it takes piece `t - behind` from above and passes it down.
+//!   `ahead`, and the distance between a member and the one above it, are less than the slots of a queue: so a slot
+//!   that is needed in turn `t` was freed in an earlier turn. (Leaves are ahead so that one tree does not wait for
+//!   the other; each level is behind the one above so that a turn does not wait for the whole tree.)
+//! - **TREE-2 (leaves first).** On the way up a member first does the steps that wait for no other member; on the way
+//!   down, first the steps that others wait for. So within a turn waits go along one tree only, and end.
 //!
 //! Not exact: sums are rounded at every step.
 

@@ -6,10 +6,10 @@
 //! the others take it from there, whenever they come. Before every number that begins the ring anew, everybody meets.
 //!
 //! # Invariants
-//! - **RING-1 (in step).** The counter of a rank is written by that rank only, one more for every broadcast, whoever is its
-//!   root.
-//! - **RING-2 (read before written).** A place is written again, for `b + P`, after a meeting that began after every rank had ended
-//!   `b`: one of every `P` numbers in a row begins the ring.
+//! - **RING-1 (in step).** The counter of a rank is written by that rank only, one more for every broadcast,
+//!   whichever rank is its root.
+//! - **RING-2 (read before written).** A place is written again, for `b + P`, after a meeting that began after every
+//!   rank had ended `b`: all ranks meet once in every `P` broadcasts.
 //!
 //! Except for the meetings, no epoch of the team and none of its scratch is used: other operations do not depend on
 //! how far a root is ahead.

@@ -6,10 +6,10 @@
 //! are no chunks, and no limit on the size.
 //!
 //! # Invariants
-//! - **WIN-1 (meet on entry).** Nobody reads a peer's data before that peer has called.
-//! - **WIN-2 (meet on exit).** A call returns when nobody reads or writes my data any more: it may be
-//!   changed at once. This is what the second meeting is for, of those who do; the data is not double-buffered.
-//! - **WIN-3 (disjoint).** Between two meetings, what a rank writes is touched by nobody else.
+//! - **WIN-1 (meet on entry).** A rank reads a peer's data only after that peer has called.
+//! - **WIN-2 (meet on exit).** A call returns when no other rank reads or writes my data any more, so it may be
+//!   changed at once. Algorithms with a second meeting have it for this reason; the data is not double-buffered.
+//! - **WIN-3 (disjoint).** Between two meetings, no other rank touches what a rank writes.
 //!
 //! All are exact (COL-1).
 

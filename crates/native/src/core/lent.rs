@@ -4,15 +4,15 @@
 //! resolves to the slice until the call that borrowed it returns, and to nothing afterwards.
 //!
 //! # Invariants
-//! - **LENT-1 (scoped).** A pointer is here only while the borrow that it came from lives: it is put in and
-//!   taken out by one function, also when what it calls panics.
-//! - **LENT-2 (access).** What was lent as `&[T]` is never resolved for writing.
-//! - **LENT-3 (not as atomics).** What was lent as `&[T]` is read as ordinary memory: nobody else can write it.
-//!   Where `arith` reads by atomics, which need a pointer that may write, it is copied into a private block
-//!   first; see [`Source`].
-//! - **LENT-4 (raw bytes).** Memory of another language comes as [`LentBytes`] and never becomes a slice: its
-//!   owner vouches that it is mapped for as long as it is lent, and may write it meanwhile. The values that are
-//!   then read are any mixture of old and new; no address, length or branch depends on them.
+//! - **LENT-1 (scoped).** A pointer is stored here only while its borrow lives: one function puts it in and takes it
+//!   out, even if the code that it calls panics.
+//! - **LENT-2 (access).** A slice borrowed as `&[T]` is never resolved for writing.
+//! - **LENT-3 (not as atomics).** A slice borrowed as `&[T]` is read as ordinary memory, because nothing can write it
+//!   meanwhile. Where `arith` reads by atomics, which need a pointer that may write, it is copied into a private
+//!   block first; see [`Source`].
+//! - **LENT-4 (raw bytes).** Memory of another language comes as [`LentBytes`] and never becomes a slice. Its owner
+//!   guarantees that it stays mapped during the call, and may write it meanwhile. The values that are read are then
+//!   any mixture of old and new; no address, length or branch depends on them.
 
 use super::NativeCore;
 use crate::arith::{self, Isa};

@@ -6,11 +6,11 @@
 //! # Invariants
 //! - **PACK-1 (payload first).** A flag is stored, with release, after all of its payload, and loaded, with acquire,
 //!   before it.
-//! - **PACK-2 (whose).** The flag's high half tells calls apart, so that ranks that disagree about a call find out
-//!   from the first flag.
-//! - **PACK-3 (when).** The low half is the epoch, moved by the number of times that the domain was reset: epochs
-//!   begin again then, and packets of old ones are still there.
-//! - **PACK-4 (flags only).** Where a flag is looked for, there is never payload that could be taken for one.
+//! - **PACK-2 (whose).** The flag's high half identifies the call, so ranks that disagree about a call get an error
+//!   at the first flag.
+//! - **PACK-3 (when).** The low half is the epoch plus a number for each reset of the domain: epochs start again
+//!   after a reset, while old packets are still there.
+//! - **PACK-4 (flags only).** A word that is polled as a flag is never payload.
 
 use super::lent::{self, must_be_copied};
 use crate::cpu_vendor::is_intel;

@@ -7,13 +7,13 @@
 //! # Invariants
 //! - **CELL-1 (publication).** Data that was written before a change of the value is visible to every process that
 //!   has seen the new value.
-//! - **CELL-2 (no lost wake-up).** A change is either seen by a waiter before it sleeps, or wakes it.
-//!   The waiter counts itself in `parked`, then looks again; the writer changes the value, then reads `parked`. One of
+//! - **CELL-2 (no lost wake-up).** A change is either seen by a waiter before it sleeps, or wakes it. The waiter
+//!   counts itself in `parked`, then reads the value again; the writer changes the value, then reads `parked`. One of
 //!   the two must see the other.
-//! - **CELL-3 (every wait ends).** A waiter looks at its exits between counting itself and sleeping. An exit is raised
+//! - **CELL-3 (every wait ends).** A waiter checks its exits between counting itself and sleeping. An exit is raised
 //!   first and the cell roused afterwards, so exits are noticed under the same rule as CELL-2.
-//! - **CELL-4 (notes).** The second word of a note is never older than the first. The first word tells calls apart, so
-//!   a reader that finds the first word of a call has the second one too.
+//! - **CELL-4 (notes).** The second word of a note is never older than the first. The first word identifies the call,
+//!   so a reader that finds the first word of a call has the second one too.
 
 pub use super::backoff::Patience;
 

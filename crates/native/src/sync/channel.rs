@@ -10,8 +10,8 @@
 //!   only.
 //! - **CHAN-2 (payload first).** Bytes are in place before `head` counts them, and copied out before `tail`
 //!   gives their room back.
-//! - **CHAN-3 (validated).** `head - tail <= capacity` and `length <= MAX_MESSAGE_BYTES` are checked at
-//!   every look; a violation is an error naming the field.
+//! - **CHAN-3 (validated).** `head - tail <= capacity` and `length <= MAX_MESSAGE_BYTES` are checked at every read; a
+//!   violation is an error naming the field.
 
 use crate::cell::{Cell, Ended, Patience};
 use ringwork_isa::{Error, Result};

@@ -10,10 +10,10 @@
 //!    submitted; [`Captured::replay`] runs that with other inputs, as often as one likes, without the function.
 //!
 //! # Invariants
-//! - **CHIP-1 (same order).** Whichever way, the memory ends as if the tasks had run one by one in the order of
-//!   submission; with explicit edges, if the edges say so.
-//! - **CHIP-2 (own memory).** Intermediates lie in memory of the chip that no other chip and no host task sees.
-//! - **CHIP-3 (ends).** A graph has ended, and no core works on it, when its task has.
+//! - **CHIP-1 (same order).** With each of the three, memory ends as if the tasks had run one by one in the order of
+//!   submission; with explicit edges, if the edges are sufficient.
+//! - **CHIP-2 (own memory).** Intermediates lie in memory of the chip that no other chip and no host task can reach.
+//! - **CHIP-3 (ends).** When a graph's task has ended, no core works on the graph any more.
 
 mod capture;
 mod core_threads;

@@ -78,8 +78,8 @@ fn run_built(core: &NativeCore, arguments: &[Arg], infer: bool, build: Build) ->
     }
 }
 
-/// An orchestration where a single core is all there is. Used by `#[orchestration]`; a node that simulates its chips
-/// gives a graph to their cores instead.
+/// Refuses an orchestration where a task has only one core. Used by `#[orchestration]`; a simulated node runs a graph on
+/// its chips' cores instead.
 #[must_use]
 pub fn step(_core: SteppedCore, _args: Vec<Arg>) -> SteppedKernel {
     Box::pin(async {

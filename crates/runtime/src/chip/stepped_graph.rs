@@ -23,7 +23,7 @@ pub(crate) struct Built {
 
 /// Where the tasks come from.
 enum Source {
-    /// A captured graph, which the engine has whole.
+    /// A captured graph, passed to the engine as a whole.
     Captured(CachedGraph),
     /// The steps of an orchestration that did not fit the engine yet.
     Listed(List),
@@ -44,7 +44,7 @@ struct List {
     has_waited: bool,
 }
 
-/// A graph under way.
+/// A running graph.
 pub(crate) struct SteppedGraph {
     driver: Driver,
     source: Source,

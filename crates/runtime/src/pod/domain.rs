@@ -3,8 +3,8 @@
 //! # Invariants
 //! - **WIDE-1 (one number).** Its segment has the same number on every node, so that handles to it mean the same.
 //! - **WIDE-2 (one alarm).** A chip that dies, or a task that fails, on any node ends every wait in it, on all.
-//! - **WIDE-3 (fresh).** No node makes it fresh by itself, because another may be using it: the worker that opened
-//!   it does, when nothing uses it on any.
+//! - **WIDE-3 (fresh).** No node resets it by itself, because another may be using it: the worker that opened it
+//!   does, when no node uses it.
 
 use crate::backend::native::HostSegment;
 use crate::backend::{Members, SegmentPlan};
@@ -27,7 +27,7 @@ pub struct PodDomain {
 #[derive(Debug)]
 pub(super) struct Wide {
     segment: HostSegment,
-    /// Of each node that has members.
+    /// For each node that has members.
     parts: Vec<Domain>,
     /// The chips of the domain: places among all nodes.
     of_node: Vec<usize>,
@@ -96,7 +96,7 @@ impl PodDomain {
         let taking_part: Vec<&Node> = members.iter().map(|chosen| nodes[chosen.node]).collect();
         let whole = spec.plan_wide(&Platform::Native, ranks, claim(&taking_part))?;
         let segment = HostSegment::create(&whole.segment.what, whole.segment.layout)?;
-        // The plan was checked against the data, so it fits.
+        // The plan was checked against the data, so the data fits.
         spec.for_each_staged(&whole, |rank, offset, bytes| {
             let _ = segment.write(rank, offset, bytes);
         });
@@ -204,7 +204,7 @@ impl Wide {
             return;
         }
         self.segment.reset();
-        // After that, so that an end is seen here, or raises the alarm itself.
+        // Attached first: an end of a chip is then either seen here, or raises the alarm itself.
         let mut members = states.iter().zip(&self.parts);
         let dead = members.find_map(|(state, part)| state.backend.dead_member(part.segment_members()));
         if let Some((rank, reason)) = dead {

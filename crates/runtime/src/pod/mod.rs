@@ -7,7 +7,7 @@
 //! # Invariants
 //! - **POD-1 (one at a time).** A child is given one task at a time; different children work at the same time.
 //! - **POD-2 (path).** An error carries the name of every worker from the top to where it happened.
-//! - **POD-3 (ends).** `run` returns when every task of it has ended, whatever became of it.
+//! - **POD-3 (ends).** `run` returns when each of its tasks has ended, whether it failed or not.
 
 mod domain;
 mod driver;

@@ -144,7 +144,7 @@ impl Guests {
         })
     }
 
-    /// Tells everybody that it came to nothing.
+    /// Sends `Refused(why)` to each process that has joined.
     fn refuse(&self, why: &Error) {
         for (_, (_, wire)) in self.come() {
             let _ = wire.send(&Welcome::Refused(why.to_string()), None);
@@ -340,7 +340,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(10);
 
     #[test]
-    fn who_knocks_while_it_comes_to_nothing_is_told_why() {
+    fn a_late_joiner_of_a_failed_rendezvous_gets_the_reason() {
         let address = format!("ringwork-test-connecting-{}", std::process::id());
         let attendant = Attendant::start().unwrap();
         let listener = listen_at(&address).unwrap();
