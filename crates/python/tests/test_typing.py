@@ -27,6 +27,17 @@ def train(comm: ringwork.Comm) -> float:
     return float(x[0])
 
 results: list[object] = ringwork.spawn(train, 2)
+
+with ringwork.Node(machine="h100x8", domains=[ringwork.DomainSpec("tp", [0, 1], teams={"team": ("f32", 4)})]) as node:
+    x: ringwork.Tensor = node.tensor(0, np.ones(4, "f4"))
+
+    def orchestration(orch: ringwork.Orchestrator) -> int:
+        first: ringwork.TaskId = orch.submit(0, ringwork.kernels.scale(x, x, 2.0))
+        orch.host(lambda: print(x.numpy()), reads=x, after=[first], priority=1)
+        return 3
+
+    three: int = node.run(orchestration)
+    time: float | None = node.time
 """
 BAD = {
     "comm.all_reduce([1.0])": "call-overload",
@@ -34,6 +45,9 @@ BAD = {
     "comm.all_reduce(x).wait()": "",  # mypy has two words for this
     'comm.broadcast(x, "root")': "call-overload",
     "comm.alltoall(x)": "attr-defined",
+    "node.run(lambda orch: orch.submit(0, ringwork.kernels.copy(t, t), befor=None))": "call-arg",
+    "ringwork.kernels.gemm(t, t)": "call-arg",
+    'node.zeros("0", 4)': "arg-type",
 }
 
 
@@ -49,7 +63,7 @@ def test_mypy_accepts_a_right_program_and_refuses_wrong_ones(tmp_path):
     good.write_text(GOOD)
     assert mypy(good)[0] == 0, mypy(good)[1]
     bad = tmp_path / "bad.py"
-    lines = ["import numpy as np, ringwork", "def f(comm: ringwork.Comm, x: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:"]
+    lines = ["import numpy as np, ringwork", "def f(comm: ringwork.Comm, x: np.ndarray[tuple[int], np.dtype[np.float32]], node: ringwork.Node, t: ringwork.Tensor) -> None:"]
     bad.write_text("\n".join([*lines, *(f"    {line}" for line in BAD)]))
     _, text = mypy(bad)
     for number, (line, word) in enumerate(BAD.items(), 3):
@@ -78,7 +92,9 @@ def test_the_stub_names_what_the_compiled_module_has():
             member = getattr(getattr(_core, node.name), method.name, None)
             if method.name.startswith("__") or not callable(member):
                 continue
-            said_names = [a.arg for a in (*method.args.args, *method.args.kwonlyargs) if a.arg != "self"]
+            stars = method.args.vararg, method.args.kwarg
+            said = [*method.args.args, stars[0], *method.args.kwonlyargs, stars[1]]
+            said_names = [argument.arg for argument in said if argument and argument.arg != "self"]
             there_names = [name for name in inspect.signature(member).parameters if name != "self"]
             assert said_names == there_names, (node.name, method.name)
 
@@ -87,7 +103,9 @@ def test_everything_public_has_a_docstring():
     for name in ringwork.__all__:
         if not name.startswith("_"):
             assert inspect.getdoc(getattr(ringwork, name)), name
-    for kind in (ringwork.Comm, ringwork.Pending, ringwork.Window):
+    kinds = [kind for kind in vars(_core).values() if isinstance(kind, type)]
+    assert len(kinds) > 10
+    for kind in kinds:
         for name, member in vars(kind).items():
             if not name.startswith("_"):
                 assert inspect.getdoc(member), (kind, name)

@@ -128,11 +128,11 @@ class ChipGone(NodeError):
 
 
 class HostFailed(NodeError):
-    """A host closure failed: its `name` and `message`; `__cause__` is what it raised."""
+    """A host closure failed: its `name` and `problem`; `__cause__` is what it raised."""
 
     worker: str
     name: str
-    message: str
+    problem: str
 
 
 class Overdue(NodeError):

@@ -100,6 +100,14 @@ pub(crate) fn to_host<'py>(
     flat.call_method1("reshape", (shape,))
 }
 
+/// A shape given as arguments: its lengths, or one sequence of them.
+pub(crate) fn shape_given(given: &Bound<'_, PyTuple>) -> PyResult<Vec<usize>> {
+    match given.len() {
+        1 => shape_of(&given.get_item(0)?),
+        _ => given.extract(),
+    }
+}
+
 /// A shape: a length, or the length of each dimension.
 pub(crate) fn shape_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     match object.extract::<usize>() {

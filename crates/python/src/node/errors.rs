@@ -32,7 +32,7 @@ fn class(error: &Error, facts: &Bound<'_, PyDict>) -> PyResult<&'static str> {
         } => {
             facts.set_item("worker", worker)?;
             facts.set_item("name", name)?;
-            facts.set_item("message", message)?;
+            facts.set_item("problem", message)?;
             "HostFailed"
         }
         Error::Overdue {

@@ -1,6 +1,6 @@
 //! Memory that tasks use: tensors of a chip, buffers of a domain, rows of signals, teams.
 
-use super::arrays::{from_host, to_host};
+use super::arrays::{from_host, shape_given, to_host};
 use super::errors::raised;
 use super::running::Turn;
 use crate::errors::argument;
@@ -153,10 +153,7 @@ impl Tensor {
     /// The same memory in another shape.
     #[pyo3(signature = (*shape))]
     fn reshape(&self, py: Python<'_>, shape: &Bound<'_, PyTuple>) -> PyResult<Tensor> {
-        let shape: Vec<usize> = match shape.len() {
-            1 => super::arrays::shape_of(&shape.get_item(0)?)?,
-            _ => shape.extract()?,
-        };
+        let shape = shape_given(shape)?;
         let place = match &self.place {
             Place::Chip(memory) => memory.reshape(&shape).map(Place::Chip),
             Place::Part(memory) => memory.reshape(&shape).map(Place::Part),
@@ -253,7 +250,8 @@ impl Buffer {
 
     /// The same memory in another shape.
     #[pyo3(signature = (*shape))]
-    fn reshape(&self, py: Python<'_>, shape: Vec<usize>) -> PyResult<Buffer> {
+    fn reshape(&self, py: Python<'_>, shape: &Bound<'_, PyTuple>) -> PyResult<Buffer> {
+        let shape = shape_given(shape)?;
         let buffer = self.buffer.reshape(&shape).map_err(|error| raised(py, &error))?;
         Ok(Buffer::new(buffer, self.turn.clone()))
     }

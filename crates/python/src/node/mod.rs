@@ -331,7 +331,11 @@ impl Node {
     /// comes out as a `TaskFailed` or a `ChipGone`. The node can run again in either case, except on chips that are gone.
     fn run<'py>(&self, py: Python<'py>, orchestration: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let node = self.open(py)?;
-        let _turn = self.turn.begin(py)?;
+        let turn = self.turn.begin(py)?;
+        if turn.is_nested() {
+            let problem = "a run cannot begin inside of another one of the same node; submit to the one that is under way";
+            return Err(build(py, "NodeError", problem, &PyDict::new(py))?);
+        }
         let run = py
             .detach(|| node.begin_run())
             .map_err(|error| raised(py, &error))?;

@@ -33,6 +33,13 @@ struct State {
 /// The turn of a thread, until it is dropped.
 pub(crate) struct Taken<'a>(Option<&'a State>);
 
+impl Taken<'_> {
+    /// Whether the thread has it already: in a run, or in a host closure of one.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         if let Some(state) = self.0 {
