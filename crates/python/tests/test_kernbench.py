@@ -291,6 +291,23 @@ def test_a_policy_deals_rows_and_columns_over_cubes_and_then_over_pes():
         DPPolicy(cube="diagonal")
 
 
+def test_a_tensor_is_whole_again_when_it_is_read_however_it_was_dealt(tmp_path):
+    ccl = tmp_path / "ccl.yaml"
+    ccl.write_text("defaults: {world_size: 8}")
+    for torch in (Torch("sip6-torus"), Torch("sip6-torus", str(ccl))):
+        values = np.arange(48, dtype="i4").reshape(8, 6)
+        for cube in ("replicate", "row_wise", "column_wise"):
+            for pe in ("replicate", "row_wise", "column_wise"):
+                # 6 columns: among 3 cubes, and then among 2 PEs.
+                dealt = DPPolicy(cube=cube, pe=pe, num_cubes=3 if cube == "column_wise" else 2, num_pes=2)
+                x = torch.from_numpy(values, dp=dealt)
+                assert np.array_equal(x.numpy(), values) and x.dtype == np.int32, dealt
+        too_many = DPPolicy(num_cubes=97) if torch.world_size > 6 else DPPolicy(num_cubes=17)
+        with pytest.raises(ArgumentError, match="of 8"):
+            torch.zeros(4, dp=too_many)
+        torch.close()
+
+
 CCL = """
 defaults: {algorithm: ring, world_size: 5, n_elem: 64}
 collectives: {broadcast: {world_size: 4}}

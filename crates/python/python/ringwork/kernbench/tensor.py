@@ -54,7 +54,8 @@ class Tensor:
 
     def _check_place(self) -> None:
         of = self._simulation
-        cubes = of.cubes_per_sip * (of.sips - self.sip)
+        # More ranks than SIPs: one worker's tensor goes on over the next SIPs.
+        cubes = of.cubes_per_sip * (of.sips - self.sip if of.on_pes else 1)
         if self.dp.num_cubes > cubes or self.dp.num_pes > of.pes_per_cube:
             problem = (
                 f"{self.dp.num_cubes} cubes of {self.dp.num_pes} PEs from SIP {self.sip} on; there are {cubes} of "
