@@ -51,7 +51,7 @@ pub enum Error {
         deferred: bool,
         /// For how long.
         after_ms: u64,
-        /// Such as `signal 0 of rank 1 in window "tp" >= 3, it is 0`.
+        /// Such as `signal "full"[0] of rank 1 in window "tp" >= 3, it is 0`.
         waited_for: String,
         /// Chips that could not do their part: they were stopped.
         stopped: Stopped,

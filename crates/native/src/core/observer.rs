@@ -23,7 +23,7 @@ pub trait LongWaitObserver: Debug + Send + Sync {
 }
 
 /// How long a wait lasts before it is told of.
-pub(super) const NOTICE: Duration = Duration::from_secs(3);
+pub(crate) const NOTICE: Duration = Duration::from_secs(3);
 
 /// The longest sleep of a core that is observed.
 pub(super) const LOOK_UP: Duration = Duration::from_millis(100);
