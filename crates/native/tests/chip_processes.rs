@@ -40,8 +40,7 @@ async fn abort<C: Core>(_core: &C) -> Result<()> {
 }
 
 /// Overwrites the counters of this chip's own inbox, each with another value, as a process gone wild might. The mailbox is
-/// the largest shared memory
-/// of a chip that has no segments.
+/// the largest shared memory of a chip that has no segments.
 #[kernel]
 async fn garble_inbox<C: Core>(_core: &C) -> Result<()> {
     use std::io::{Seek, SeekFrom, Write};
