@@ -94,9 +94,13 @@ fn rank_program() {
             std::process::exit(i32::from(Communicator::from_env().is_err()));
         }
         "rank_1_comes_late" => {
+            let longer_than_a_notice_takes = Duration::from_millis(4500);
+            if rank == 1 {
+                std::thread::sleep(longer_than_a_notice_takes); // what is tested
+            }
             let comm = Communicator::from_env().unwrap();
             if rank == 1 {
-                std::thread::sleep(Duration::from_millis(4500)); // what is tested: longer than a notice takes
+                std::thread::sleep(longer_than_a_notice_takes);
             }
             comm.barrier().unwrap();
             comm.barrier().unwrap();
@@ -337,6 +341,10 @@ fn a_rank_that_waits_for_long_is_told_of_by_the_launcher() {
     let output = launch(&["-n", "2"], "rank_1_comes_late").output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(
+        stderr.contains("ringwork: rank 0 has waited 3 s for rank 1 to join the job"),
+        "{stderr}"
+    );
     let notice = stderr
         .lines()
         .find(|line| line.starts_with("ringwork: rank 0 has waited 3 s: rank 0 waited at "));

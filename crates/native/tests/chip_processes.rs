@@ -39,8 +39,8 @@ async fn abort<C: Core>(_core: &C) -> Result<()> {
     std::process::abort()
 }
 
-/// Overwrites the counters of this chip's own inbox, as a process gone wild might. The mailbox is the only shared memory
-/// of a chip that has no segments, but for the page of the bell.
+/// Overwrites the counters of this chip's own inbox, each with another value, as a process gone wild might. The mailbox is
+/// the largest shared memory of a chip that has no segments.
 #[kernel]
 async fn garble_inbox<C: Core>(_core: &C) -> Result<()> {
     use std::io::{Seek, SeekFrom, Write};
@@ -62,7 +62,7 @@ async fn garble_inbox<C: Core>(_core: &C) -> Result<()> {
         .map_err(|_| Error::failed("no memory"))?;
     memory
         .seek(SeekFrom::Start(largest.1 + 4096))
-        .and_then(|_| memory.write_all(&[0x7f; 1024]))
+        .and_then(|_| memory.write_all(&std::array::from_fn::<u8, 1024, _>(|at| at.to_le_bytes()[0])))
         .map_err(|error| Error::failed(error.to_string()))
 }
 

@@ -74,7 +74,7 @@ pub enum Error {
         deferred: bool,
         /// For how long.
         after_ms: u64,
-        /// Such as `signal 0 of rank 1 in window "tp" >= 3, it is 0`.
+        /// Such as `signal "full"[0] of rank 1 in window "tp" >= 3, it is 0`.
         waited_for: String,
         /// Chips that were stopped by a signal, and could not do their part.
         stopped: Stopped,

@@ -425,7 +425,7 @@ fn a_signal_that_nobody_can_raise_is_reported_at_once_with_the_chain() {
     assert_eq!(
         error.to_string(),
         "node: nothing runs, nothing is ready, 2 tasks are left: kernel `increase` on chip 0 waits for kernel \
-         `add` on chip 0 waits for signal 1 of rank 1 in window \"pair\" >= 3, it is 0"
+         `add` on chip 0 waits for signal \"go\"[1] of rank 1 in window \"pair\" >= 3, it is 0"
     );
     // The next run is clean.
     node.run(|orch| orch.submit(A, increase::task(&y, 1))).unwrap();
@@ -466,7 +466,7 @@ fn a_deadline_names_the_signal_that_never_came() {
             panic!("{error}")
         };
         assert_eq!((task.as_str(), *was), ("increase", deferred));
-        assert_eq!(waited_for, "signal 0 of rank 0 in window \"pair\" >= 1, it is 0");
+        assert_eq!(waited_for, "signal \"go\"[0] of rank 0 in window \"pair\" >= 1, it is 0");
     }
     assert_eq!(x.read().unwrap(), [7], "what does not need it finished");
 }

@@ -305,7 +305,7 @@ fn a_deadlock_is_reported_at_once_with_everyone_who_waits() {
         assert!(text.contains(&line), "{text}");
     }
     assert!(
-        text.contains("for signal 0 of rank 2 to be >= 3, it is 0"),
+        text.contains("for signal \"steps\"[0] of rank 2 to be >= 3, it is 0"),
         "{text}"
     );
     let x = node.tensor(Device(0), &[1]).unwrap();

@@ -23,6 +23,7 @@ use lent::Lent;
 pub use lent::{LentBytes, LentBytesMut};
 use lines::{Lines, PrefetchPolicy};
 pub use neighbours::Neighbours;
+pub(crate) use observer::NOTICE;
 pub use observer::{LongWaitObserver, WaitObserver};
 use ringwork_isa::{Arg, Attribution, Device, Error, ErrorKind, Rank, Result, Segment, Signal, Span};
 use ringwork_registry::KernelEntry;

@@ -24,7 +24,7 @@ pub trait LongWaitObserver: Debug + Send + Sync {
 }
 
 /// How long a wait lasts before it is reported.
-pub(super) const NOTICE: Duration = Duration::from_secs(3);
+pub(crate) const NOTICE: Duration = Duration::from_secs(3);
 
 /// The longest sleep of a core with an observer.
 pub(super) const LOOK_UP: Duration = Duration::from_millis(100);

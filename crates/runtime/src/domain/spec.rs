@@ -6,6 +6,7 @@ use super::team_spec::TeamSpec;
 use crate::backend::{Members, SegmentPlan};
 use crate::error::{Error, Result};
 use crate::platform::Platform;
+use crate::signal_names::SignalsOf;
 use ringwork_isa::{Device, Dtype, Element, Rank, Segment};
 use ringwork_layout::{BufferPlace, CellRow, LayoutError, WindowBuilder};
 use std::collections::BTreeMap;
@@ -177,11 +178,21 @@ impl DomainSpec {
             add(&mut places.signals, name, window.row(*count))
                 .map_err(|why| Error::config(self.field("signals"), why))?;
         }
+        let rows = places.signals.iter();
+        let signals: Vec<SignalsOf> = rows
+            .map(|(name, row)| (row.first, row.count, name.clone()))
+            .collect();
         #[cfg(feature = "collectives")]
-        for (name, team) in &self.teams {
-            add(&mut places.teams, name, team.declare(ranks, &mut window))
-                .map_err(|why| Error::config(self.field("teams"), why))?;
-        }
+        let signals = {
+            let mut signals = signals;
+            for (name, team) in &self.teams {
+                let first = window.cells();
+                add(&mut places.teams, name, team.declare(ranks, &mut window))
+                    .map_err(|why| Error::config(self.field("teams"), why))?;
+                signals.push((first, window.cells() - first, name.clone()));
+            }
+            signals
+        };
         let needed = window.data_bytes();
         let asked = self.window_bytes.unwrap_or(needed);
         if needed > asked {
@@ -192,10 +203,6 @@ impl DomainSpec {
             .windows(segment, ranks, window.cells(), asked)
             .map_err(|error| Error::config(self.field("window_bytes"), error.to_string()))?;
         let what = format!("window \"{}\"", self.name);
-        let rows = places.signals.iter();
-        let signals = rows
-            .map(|(name, row)| (row.first, row.count, name.clone()))
-            .collect();
         let plan = DomainPlan {
             name: self.name.clone(),
             members: devices,

@@ -29,6 +29,7 @@ mod pin;
 mod start;
 mod supervise;
 
+pub(crate) use notices::ToLauncher;
 pub use notices::launcher;
 pub(crate) use pin::my_cores;
 pub use pin::{Pin, cores_of};

@@ -31,7 +31,7 @@ pub(super) fn next(from: &OwnedFd) -> Option<String> {
 
 /// A rank's end.
 #[derive(Debug)]
-struct ToLauncher {
+pub(crate) struct ToLauncher {
     socket: OwnedFd,
     rank: String,
 }
@@ -39,28 +39,33 @@ struct ToLauncher {
 /// Who is told of long waits of this process: the launcher that started it as a rank, if one did that listens.
 #[must_use]
 pub fn launcher() -> Option<Arc<dyn LongWaitObserver>> {
-    let rank = std::env::var(RANK_VARIABLE).ok()?;
-    let number: i32 = std::env::var(NOTICES_VARIABLE).ok()?.parse().ok()?;
-    if number < 0 {
-        return None;
-    }
-    // SAFETY: it is not -1, and is used for three calls that fail if it is not open. Whoever started this process left it
-    // open, and nothing here closes it.
-    let inherited = unsafe { BorrowedFd::borrow_raw(number) };
-    // Another program between the launcher and this one may have closed it, and opened something else.
-    let kind = rustix::net::sockopt::socket_type(inherited).ok()?;
-    let owner = rustix::net::sockopt::socket_peercred(inherited).ok();
-    let same_user = owner.is_none_or(|owner| owner.uid == rustix::process::getuid());
-    if kind != SocketType::DGRAM || !same_user {
-        return None;
-    }
-    let socket = rustix::io::fcntl_dupfd_cloexec(inherited.as_fd(), 3).ok()?;
-    Some(Arc::new(ToLauncher { socket, rank }))
+    ToLauncher::of_this_process().map(|launcher| Arc::new(launcher) as Arc<dyn LongWaitObserver>)
 }
 
-impl LongWaitObserver for ToLauncher {
-    fn waits_long(&self, since: Duration, waited: &Waited) {
-        let text = format!("rank {} has waited {} s: {waited}", self.rank, since.as_secs());
+impl ToLauncher {
+    pub(crate) fn of_this_process() -> Option<ToLauncher> {
+        let rank = std::env::var(RANK_VARIABLE).ok()?;
+        let number: i32 = std::env::var(NOTICES_VARIABLE).ok()?.parse().ok()?;
+        if number < 0 {
+            return None;
+        }
+        // SAFETY: it is not -1, and is used for three calls that fail if it is not open. Whoever started this process left it
+        // open, and nothing here closes it.
+        let inherited = unsafe { BorrowedFd::borrow_raw(number) };
+        // Another program between the launcher and this one may have closed it, and opened something else.
+        let kind = rustix::net::sockopt::socket_type(inherited).ok()?;
+        let owner = rustix::net::sockopt::socket_peercred(inherited).ok();
+        let same_user = owner.is_none_or(|owner| owner.uid == rustix::process::getuid());
+        if kind != SocketType::DGRAM || !same_user {
+            return None;
+        }
+        let socket = rustix::io::fcntl_dupfd_cloexec(inherited.as_fd(), 3).ok()?;
+        Some(ToLauncher { socket, rank })
+    }
+
+    /// Says that this rank has waited for so long, and what for.
+    pub(crate) fn say(&self, since: Duration, what: &str) {
+        let text = format!("rank {} has waited {} s{what}", self.rank, since.as_secs());
         let text = crate::segment::truncated(&text, MAX_BYTES);
         // Nobody may be there any more, or have time.
         let _ = rustix::net::send(
@@ -68,5 +73,11 @@ impl LongWaitObserver for ToLauncher {
             text.as_bytes(),
             SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
         );
+    }
+}
+
+impl LongWaitObserver for ToLauncher {
+    fn waits_long(&self, since: Duration, waited: &Waited) {
+        self.say(since, &format!(": {waited}"));
     }
 }

@@ -6,8 +6,10 @@
 
 use super::socket::{Listens, accept, check_user, connect, listen_at, names_of};
 use super::{Attendant, Peer};
+use crate::core::NOTICE;
 use crate::error::{Error, Result};
 use crate::process::bootstrap_socket::{Wire, poll_for};
+use crate::ranks::ToLauncher;
 use crate::segment::{Attached, Layout};
 use ringwork_isa::Rank;
 use rustix::event::{PollFd, PollFlags};
@@ -242,12 +244,22 @@ impl Attendant {
         make: impl FnOnce() -> Result<Attached>,
     ) -> Result<(Vec<Peer>, Attached)> {
         let size = u32::try_from(guests.joined.len()).unwrap_or(u32::MAX);
+        let mut notice = Some(Instant::now() + NOTICE);
         while let Some(listener) = listener
             && let missing = guests.missing()
             && !missing.is_empty()
         {
             let left = deadline.saturating_duration_since(Instant::now());
-            if !guests.wait(listener, size, left)? {
+            let told = notice.map_or(left, |at| at.saturating_duration_since(Instant::now()));
+            if !guests.wait(listener, size, left.min(told))? {
+                if notice.take_if(|at| *at <= Instant::now()).is_some()
+                    && let Some(launcher) = ToLauncher::of_this_process()
+                {
+                    launcher.say(
+                        NOTICE,
+                        &format!(" for rank {} to join the job", missing.join(", ")),
+                    );
+                }
                 if left.is_zero() {
                     let what = format!("waiting for rank {} to join the job", missing.join(", "));
                     return Err(Error::Deadline {
