@@ -117,7 +117,7 @@ impl Row {
     pub(crate) fn placement(&self) -> String {
         match self.hops.map(|hop| hop.map(|hop| hop.as_nanos())) {
             [Some(a @ 1..40), Some(b @ 1..40)] => format!("threads of one core, {} ns", a.max(b)),
-            [Some(a @ 40..160), Some(b @ 40..160)] => format!("near {} ns", a.max(b)),
+            [Some(a @ 40..190), Some(b @ 40..190)] => format!("near {} ns", a.max(b)),
             [Some(a @ 1000..), Some(b @ 1000..)] => format!("one core, {} ns", a.min(b)),
             [Some(a @ 190..), Some(b @ 190..)] => format!("far {} ns", a.min(b)),
             // Longer than any distance: a rank had to wait for a core.

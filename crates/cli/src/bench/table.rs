@@ -63,7 +63,8 @@ impl Table {
             let _ = write!(units, "{:20}", "");
         }
         for mode in &self.modes {
-            let _ = write!(above, "{:^width$}", mode.title(), width = self.group_width());
+            // At the right, over columns that stay on a narrow terminal.
+            let _ = write!(above, "{:>width$}", mode.title(), width = self.group_width());
             let _ = write!(names, "{:>10}", "time");
             let _ = write!(units, "{:>10}", "(us)");
             if self.percentiles {
