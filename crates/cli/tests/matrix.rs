@@ -70,7 +70,7 @@ fn every_algorithm() {
 
 #[test]
 fn every_dtype() {
-    for dtype in ["f32", "f16", "bf16", "f64", "i8", "u8", "i32", "i64"] {
+    for dtype in ["f32", "f16", "bf16", "f64", "i8", "u8", "i32", "i64", "f8e4m3", "f8e5m2"] {
         let json = verified(&format!("allreduce --dtype {dtype} --rounds 3"));
         assert_eq!(json["dtype"], dtype);
         for example in [
@@ -107,6 +107,10 @@ fn every_example_with_no_element_one_and_an_odd_number() {
         "tp_ffn",
         "moe_dispatch",
         "serving",
+        "gather",
+        "scatter",
+        "scan",
+        "exclusive_scan",
     ] {
         for count in [0, 1, 7] {
             assert_eq!(

@@ -54,6 +54,21 @@ fn reductions<T: Element>(comm: &Communicator, count: usize, op: ReduceOp) {
     let mut out = vec![T::zeroed(); count];
     comm.all_reduce_into(&mine, &mut out, op).unwrap();
     assert_bits(&out, |i| wanted[i], &what("all_reduce_into"));
+    if op != ReduceOp::Avg {
+        let before = |end: u32, i: usize| {
+            if end == 0 {
+                T::zeroed()
+            } else {
+                reduced(op, end, i)
+            }
+        };
+        let mut out = vec![T::zeroed(); count];
+        comm.scan(&mine, &mut out, op).unwrap();
+        assert_bits(&out, |i| before(me + 1, i), &what("scan"));
+        let mut out = vec![T::zeroed(); count];
+        comm.exclusive_scan(&mine, &mut out, op).unwrap();
+        assert_bits(&out, |i| before(me, i), &what("exclusive_scan"));
+    }
     for algorithm in ringwork_collectives::all_reduce::BY_TEAM {
         if !algorithm.is_exact() || count > 5000 {
             continue;
