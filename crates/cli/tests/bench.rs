@@ -69,6 +69,8 @@ fn every_operation_is_right_in_every_mode() {
         "alltoall",
         "gather",
         "scatter",
+        "scan",
+        "exscan",
         "barrier",
     ] {
         let modes = |mode: &str| {

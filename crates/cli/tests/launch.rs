@@ -131,7 +131,13 @@ fn launch(flags: &[&str], does: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringwork"));
     command.arg("launch").args(flags).arg("--");
     command.arg(std::env::current_exe().unwrap());
-    command.args(["rank_program", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.args([
+        "rank_program",
+        "--exact",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
     command.env(WHAT, does).env("RINGWORK_TIMEOUT", "20");
     command
 }

@@ -5,7 +5,9 @@
 
 mod support;
 
-use support::{long, verified};
+use ringwork::collectives::catalogue::CATALOGUE;
+use ringwork::isa::Collective;
+use support::{json, long, verified};
 
 fn on_all_device_counts(name: &str, least: u32) {
     for devices in [1, 2, 3, 4, 8, 16] {
@@ -68,9 +70,33 @@ fn every_algorithm() {
     }
 }
 
+/// What a communicator chooses is always one of these, which a test of the communicator shows.
+#[test]
+fn every_algorithm_of_the_catalogue_can_be_named_in_run_and_in_sim() {
+    let listed = json("examples --json");
+    for entry in CATALOGUE
+        .iter()
+        .filter(|entry| entry.collective != Collective::Barrier)
+    {
+        let does =
+            |example: &&serde_json::Value| example["name"].as_str().unwrap().parse() == Ok(entry.collective);
+        let example = listed["examples"].as_array().unwrap().iter().find(does).unwrap();
+        let (name, algo) = (example["name"].as_str().unwrap(), entry.algorithm.name());
+        let ran = verified(&format!("{name} --algo {algo} -d 0-3 --count 33"));
+        assert_eq!(ran["algo"], algo);
+        let collective = entry.collective;
+        let said = json(&format!(
+            "sim {collective} --algo {algo} -t mesh-2x2 -b 1K -e 1K --json"
+        ));
+        assert_eq!(said["rows"][0]["verified"], true, "{said}");
+    }
+}
+
 #[test]
 fn every_dtype() {
-    for dtype in ["f32", "f16", "bf16", "f64", "i8", "u8", "i32", "i64"] {
+    for dtype in [
+        "f32", "f16", "bf16", "f64", "i8", "u8", "i32", "i64", "f8e4m3", "f8e5m2",
+    ] {
         let json = verified(&format!("allreduce --dtype {dtype} --rounds 3"));
         assert_eq!(json["dtype"], dtype);
         for example in [
@@ -107,6 +133,10 @@ fn every_example_with_no_element_one_and_an_odd_number() {
         "tp_ffn",
         "moe_dispatch",
         "serving",
+        "gather",
+        "scatter",
+        "scan",
+        "exclusive_scan",
     ] {
         for count in [0, 1, 7] {
             assert_eq!(

@@ -32,6 +32,8 @@ fn every_collective_and_every_algorithm_is_proved_on_every_kind_of_network() {
             "all_to_all",
             "gather",
             "scatter",
+            "scan",
+            "exclusive_scan",
         ] {
             assert!(rows.iter().any(|row| row["op"] == op), "{topology}: no {op}");
         }

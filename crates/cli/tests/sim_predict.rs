@@ -17,7 +17,7 @@ fn predictions_are_verified_bounded_and_say_who_wins() {
     let json = json("sim all -t full-3 -b 3K -e 300K -f 10 --json");
     assert_eq!(json["complete"], true);
     let rows = json["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), (13 + 15) * 3 + 2);
+    assert_eq!(rows.len(), (13 + 17) * 3 + 2);
     for row in rows {
         let (time, bound) = (
             row["time_ps"].as_u64().unwrap(),

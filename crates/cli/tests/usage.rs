@@ -168,7 +168,7 @@ fn every_listed_example_runs_as_it_is_listed() {
     assert_eq!(code, Some(0));
     let json: Value = serde_json::from_str(&stdout).unwrap();
     let listed = json["examples"].as_array().unwrap();
-    assert_eq!(listed.len(), 16);
+    assert_eq!(listed.len(), 20);
     let people = ringwork("examples").stdout;
     for example in listed {
         let name = example["name"].as_str().unwrap();

@@ -20,6 +20,7 @@ mod broadcast;
 mod gather;
 mod reduce;
 mod reduce_scatter;
+mod scan;
 mod scatter;
 
 /// The collectives that are staged through the scratch in one way only. The others have modules of their own.
@@ -30,6 +31,7 @@ pub mod staged {
     pub use super::gather::gather;
     pub use super::reduce::reduce;
     pub use super::reduce_scatter::reduce_scatter;
+    pub use super::scan::{exclusive_scan, scan};
     pub use super::scatter::scatter;
 }
 
@@ -114,6 +116,8 @@ entries! {
     AllToAll: Packet Packets, Staged Scratch, WindowPull Window;
     Gather: Staged Scratch;
     Scatter: Staged Scratch;
+    Scan: Staged Scratch;
+    ExclusiveScan: Staged Scratch;
     Barrier: Packet Packets, WindowPull Window;
 }
 
@@ -212,6 +216,12 @@ impl Entry {
             return Ok(());
         }
         op.check(dtype)?;
+        if op == ReduceOp::Avg && matches!(self.collective, Collective::Scan | Collective::ExclusiveScan) {
+            return Err(format!(
+                "{} reduces the data of fewer ranks on each, which have no common average",
+                self.collective
+            ));
+        }
         if op == ReduceOp::Avg && !self.algorithm.is_exact() {
             return Err(format!(
                 "`{}` combines two at a time, which cannot average; use an exact algorithm",
@@ -259,6 +269,8 @@ async fn staged<C: Core>(core: &C, entry: &Entry, team: Team, call: Call<'_>) ->
         Collective::AllToAll => crate::all_to_all(core, team, x, y).await,
         Collective::Gather => crate::gather(core, team, x, y, root).await,
         Collective::Scatter => crate::scatter(core, team, x, y, root).await,
+        Collective::Scan => crate::scan(core, team, x, y, op).await,
+        Collective::ExclusiveScan => crate::exclusive_scan(core, team, x, y, op).await,
         Collective::Barrier => Err(missing(entry, "packets")),
     }
 }

@@ -210,6 +210,32 @@ impl Communicator {
             .collective(collective, None, data.output().into(), op, root)
     }
 
+    /// `output[i]` becomes the reduction of `input[i]` over this rank and all before it.
+    ///
+    /// # Errors
+    /// If the two are not equally long, or `op` is an average; COMM-2.
+    pub fn scan<T: Element>(
+        &self,
+        input: &(impl Source<T> + ?Sized),
+        output: &mut (impl Target<T> + ?Sized),
+        op: ReduceOp,
+    ) -> Result<()> {
+        self.collective(Collective::Scan, input, output, (op, 0))
+    }
+
+    /// `output[i]` becomes the reduction of `input[i]` over all ranks before this one; rank 0's stays.
+    ///
+    /// # Errors
+    /// As [`scan`](Communicator::scan).
+    pub fn exclusive_scan<T: Element>(
+        &self,
+        input: &(impl Source<T> + ?Sized),
+        output: &mut (impl Target<T> + ?Sized),
+        op: ReduceOp,
+    ) -> Result<()> {
+        self.collective(Collective::ExclusiveScan, input, output, (op, 0))
+    }
+
     /// Sends `data` to rank `to`, which must [`recv`](Communicator::recv) as many elements of the same type. Calls
     /// of two ranks with each other need no others, and are made in order for each pair.
     ///

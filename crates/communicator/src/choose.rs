@@ -257,6 +257,7 @@ impl Chooser {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringwork_collectives::catalogue;
 
     fn chooser(variables: &[(&str, &str)], ranks: u32) -> Chooser {
         let get = |name: &str| {
@@ -335,6 +336,23 @@ mod tests {
             [at_once(5, 4), at_once(16, 2), at_once(2, 64), at_once(3, 0)],
             [4, 2, 2, 1]
         );
+    }
+
+    #[test]
+    fn what_is_chosen_is_in_the_catalogue_at_every_size() {
+        for ranks in [1, 2, 3, 4, 8, 9, 64] {
+            let chooser = chooser(&[], ranks);
+            let collectives = Collective::ALL
+                .into_iter()
+                .filter(|one| *one != Collective::Barrier);
+            for (collective, log) in collectives.flat_map(|one| (0..40).map(move |log| (one, log))) {
+                for in_window in [false, true] {
+                    let way = chooser.choose(collective, 1 << log, in_window);
+                    let entry = catalogue::find(collective, way);
+                    assert!(entry.is_some(), "{collective} of 2^{log} B by `{way}`");
+                }
+            }
+        }
     }
 
     #[test]

@@ -30,6 +30,10 @@ pub enum Collective {
     Scatter,
     /// Nothing but meeting.
     Barrier,
+    /// The reduction of the data of all ranks up to each.
+    Scan,
+    /// The reduction of the data of all ranks before each; nothing on the first.
+    ExclusiveScan,
 }
 
 /// Elements of the two buffers of a rank.
@@ -102,12 +106,13 @@ impl Share {
 }
 
 use Collective::{
-    AllGather, AllReduce, AllToAll, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter,
+    AllGather, AllReduce, AllToAll, Barrier, Broadcast, ExclusiveScan, Gather, Reduce, ReduceScatter, Scan,
+    Scatter,
 };
 
 impl Collective {
     /// Every collective, in the order they are listed to users.
-    pub const ALL: [Collective; 9] = [
+    pub const ALL: [Collective; 11] = [
         AllReduce,
         AllGather,
         ReduceScatter,
@@ -116,6 +121,8 @@ impl Collective {
         AllToAll,
         Gather,
         Scatter,
+        Scan,
+        ExclusiveScan,
         Barrier,
     ];
 
@@ -132,6 +139,8 @@ impl Collective {
             Gather => "gather",
             Scatter => "scatter",
             Barrier => "barrier",
+            Scan => "scan",
+            ExclusiveScan => "exclusive_scan",
         }
     }
 
@@ -143,6 +152,7 @@ impl Collective {
             AllGather => "allgather",
             Broadcast => "bcast",
             AllToAll => "alltoall",
+            ExclusiveScan => "exscan",
             other => other.name(),
         }
     }
@@ -150,7 +160,7 @@ impl Collective {
     /// Whether it combines data, so that it takes a [`ReduceOp`](crate::ReduceOp).
     #[must_use]
     pub const fn reduces(self) -> bool {
-        matches!(self, AllReduce | ReduceScatter | Reduce)
+        matches!(self, AllReduce | ReduceScatter | Reduce | Scan | ExclusiveScan)
     }
 
     /// Whether one rank is the root.
@@ -172,7 +182,7 @@ impl Collective {
         let per = elements / ranks;
         let (send, recv) = match self {
             Barrier => (0, 0),
-            AllReduce | Broadcast | Reduce | AllToAll => (elements, elements),
+            AllReduce | Broadcast | Reduce | AllToAll | Scan | ExclusiveScan => (elements, elements),
             AllGather | Gather => (per, elements),
             ReduceScatter | Scatter => (elements, per),
         };
@@ -218,6 +228,8 @@ impl Collective {
         let mine = me as usize;
         match self {
             AllReduce => reduced(0),
+            Scan => vec![piece(0..recv, 0..me + 1, 0)],
+            ExclusiveScan if me > 0 => vec![piece(0..recv, 0..me, 0)],
             Reduce if me == root => reduced(0),
             ReduceScatter => reduced(mine * recv),
             Broadcast => one(root, 0),
@@ -225,7 +237,7 @@ impl Collective {
             AllGather => each(send, 0),
             Gather if me == root => each(send, 0),
             AllToAll => each(recv / ranks as usize, mine * (recv / ranks as usize)),
-            Reduce | Gather | Barrier => Vec::new(),
+            Reduce | Gather | Barrier | ExclusiveScan => Vec::new(),
         }
     }
 
@@ -235,7 +247,9 @@ impl Collective {
         let (through_port, combined) = match self {
             AllReduce => (Share::OthersPartsTwice, Share::OthersParts),
             ReduceScatter => (Share::OthersParts, Share::OthersParts),
-            Reduce => (Share::Whole, Share::OthersParts),
+            Reduce | Scan => (Share::Whole, Share::OthersParts),
+            // Of two ranks, nobody combines anything.
+            ExclusiveScan => (Share::Whole, Share::Nothing),
             Broadcast => (Share::Whole, Share::Nothing),
             AllGather | Gather | Scatter | AllToAll => (Share::OthersParts, Share::Nothing),
             Barrier => (Share::Nothing, Share::Nothing),

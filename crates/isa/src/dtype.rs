@@ -189,7 +189,7 @@ pub trait Element:
     fn narrow(wide: Self::Wide) -> Self;
     /// One step of a reduction: `op(acc, next)`, in this order.
     ///
-    /// Integers wrap. `Max` and `Min` of floats return NaN if either side is NaN. `Avg` adds here, and divides
+    /// Integers wrap. `Max` and `Min` of floats return NaN if either side is NaN. What is only for integers gives NaN. `Avg` adds here, and divides
     /// in [`finish`](Element::finish).
     fn combine(op: ReduceOp, acc: Self::Wide, next: Self::Wide) -> Self::Wide;
     /// The last step of a reduction of `sources` sources, before it is rounded: what `Avg` divides by.
@@ -225,6 +225,9 @@ macro_rules! integer {
                     ReduceOp::Prod => acc.wrapping_mul(next),
                     ReduceOp::Max => if acc > next { acc } else { next },
                     ReduceOp::Min => if acc < next { acc } else { next },
+                    ReduceOp::BitAnd => acc & next,
+                    ReduceOp::BitOr => acc | next,
+                    ReduceOp::BitXor => acc ^ next,
                 }
             }
             #[inline(always)]
@@ -259,6 +262,8 @@ macro_rules! float {
                     ReduceOp::Prod => acc * next,
                     ReduceOp::Max => if acc > next || acc.is_nan() { acc } else { next },
                     ReduceOp::Min => if acc < next || acc.is_nan() { acc } else { next },
+                    // Not defined; what offers it to users refuses it first.
+                    ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor => <$wide>::NAN,
                 }
             }
             #[inline(always)]

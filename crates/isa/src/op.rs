@@ -21,16 +21,25 @@ pub enum ReduceOp {
     ///
     /// Not a fold of pairs: only an instruction that sees all sources at once can do it.
     Avg,
+    /// `a & b`, bit by bit; integers only.
+    BitAnd,
+    /// `a | b`, bit by bit; integers only.
+    BitOr,
+    /// `a ^ b`, bit by bit; integers only.
+    BitXor,
 }
 
 impl ReduceOp {
     /// Every operator.
-    pub const ALL: [ReduceOp; 5] = [
+    pub const ALL: [ReduceOp; 8] = [
         ReduceOp::Sum,
         ReduceOp::Max,
         ReduceOp::Min,
         ReduceOp::Prod,
         ReduceOp::Avg,
+        ReduceOp::BitAnd,
+        ReduceOp::BitOr,
+        ReduceOp::BitXor,
     ];
 
     /// The name a user types.
@@ -42,14 +51,17 @@ impl ReduceOp {
             ReduceOp::Min => "min",
             ReduceOp::Prod => "prod",
             ReduceOp::Avg => "avg",
+            ReduceOp::BitAnd => "band",
+            ReduceOp::BitOr => "bor",
+            ReduceOp::BitXor => "bxor",
         }
     }
 
     /// Whether it is defined for elements of this type.
     #[must_use]
     #[inline(always)]
-    pub const fn is_for(self, _: Dtype) -> bool {
-        true
+    pub const fn is_for(self, dtype: Dtype) -> bool {
+        !(dtype.is_float() && matches!(self, ReduceOp::BitAnd | ReduceOp::BitOr | ReduceOp::BitXor))
     }
 
     /// Whether elements of this type can be reduced by it. A reduction that cannot be gives NaN; who offers it to users

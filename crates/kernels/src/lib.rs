@@ -17,157 +17,46 @@ use ringwork_macros::kernel;
 // The code that `#[kernel]` writes says `::ringwork`.
 extern crate ringwork_native as ringwork;
 
-/// `y` becomes the reduction of everybody's `x`. See [`all_reduce`](ringwork_collectives::all_reduce()).
-///
-/// # Errors
-/// As [`all_reduce`](ringwork_collectives::all_reduce()); or if the team's memory is not for this algorithm.
-#[kernel]
-pub async fn all_reduce<C: Core, T: Element>(
-    core: &C,
-    x: In<T>,
-    y: Out<T>,
-    team: TeamMemory,
-    op: ReduceOp,
-    algorithm: Algorithm,
-) -> Result<()> {
-    let what = (Collective::AllReduce, algorithm);
-    run_in(core, team, what, (x.erase(), y.erase()), op, Rank(0)).await
+/// A kernel for each collective: what it does, the parameters it has beside those that all have, its reduction and its root.
+macro_rules! kernels {
+    ($($does:literal $name:ident($($parameter:ident: $type:ident),*): $collective:expr, $op:expr, $root:expr;)*) => {$(
+        #[doc = $does]
+        ///
+        /// # Errors
+        /// As the collective's own function; or if it has no such algorithm, cannot reduce by that operator, or the team's
+        /// memory is not for this algorithm.
+        #[kernel]
+        pub async fn $name<C: Core, T: Element>(
+            core: &C,
+            x: In<T>,
+            y: Out<T>,
+            team: TeamMemory,
+            $($parameter: $type,)*
+            algorithm: Algorithm,
+        ) -> Result<()> {
+            run_in(core, team, ($collective, algorithm), (x.erase(), y.erase()), $op, $root).await
+        }
+    )*};
 }
 
-/// `y` becomes everybody's `x`, one after the other. See [`all_gather`](ringwork_collectives::all_gather()).
-///
-/// # Errors
-/// As [`all_gather`](ringwork_collectives::all_gather()); or if the team's memory is not for this algorithm.
-#[kernel]
-pub async fn all_gather<C: Core, T: Element>(
-    core: &C,
-    x: In<T>,
-    y: Out<T>,
-    team: TeamMemory,
-    algorithm: Algorithm,
-) -> Result<()> {
-    let what = (Collective::AllGather, algorithm);
-    run_in(core, team, what, (x.erase(), y.erase()), ReduceOp::Sum, Rank(0)).await
-}
-
-/// `y` becomes my part of the reduction of everybody's `x`. See [`reduce_scatter`](ringwork_collectives::reduce_scatter()).
-///
-/// # Errors
-/// As [`reduce_scatter`](ringwork_collectives::reduce_scatter()); or if the team's memory is not for this algorithm.
-#[kernel]
-pub async fn reduce_scatter<C: Core, T: Element>(
-    core: &C,
-    x: In<T>,
-    y: Out<T>,
-    team: TeamMemory,
-    op: ReduceOp,
-    algorithm: Algorithm,
-) -> Result<()> {
-    let what = (Collective::ReduceScatter, algorithm);
-    run_in(core, team, what, (x.erase(), y.erase()), op, Rank(0)).await
-}
-
-/// `y` becomes the root's `x`. See [`broadcast`](ringwork_collectives::broadcast()).
-///
-/// # Errors
-/// As [`broadcast`](ringwork_collectives::broadcast()); or if the team's memory is not for this algorithm.
-#[kernel]
-pub async fn broadcast<C: Core, T: Element>(
-    core: &C,
-    x: In<T>,
-    y: Out<T>,
-    team: TeamMemory,
-    root: Rank,
-    algorithm: Algorithm,
-) -> Result<()> {
-    let what = (Collective::Broadcast, algorithm);
-    run_in(core, team, what, (x.erase(), y.erase()), ReduceOp::Sum, root).await
-}
-
-/// The root's `y` becomes the reduction of everybody's `x`. See [`reduce`](ringwork_collectives::reduce()).
-///
-/// # Errors
-/// As [`reduce`](ringwork_collectives::reduce()); or if the team's memory is not for this algorithm.
-#[kernel]
-pub async fn reduce<C: Core, T: Element>(
-    core: &C,
-    x: In<T>,
-    y: Out<T>,
-    team: TeamMemory,
-    op: ReduceOp,
-    root: Rank,
-    algorithm: Algorithm,
-) -> Result<()> {
-    let what = (Collective::Reduce, algorithm);
-    run_in(core, team, what, (x.erase(), y.erase()), op, root).await
-}
-
-/// The root's `y` becomes everybody's `x`, one after the other. See [`gather`](ringwork_collectives::gather()).
-///
-/// # Errors
-/// As [`gather`](ringwork_collectives::gather()); or if the team's memory is not for this algorithm.
-#[kernel]
-pub async fn gather<C: Core, T: Element>(
-    core: &C,
-    x: In<T>,
-    y: Out<T>,
-    team: TeamMemory,
-    root: Rank,
-    algorithm: Algorithm,
-) -> Result<()> {
-    let what = (Collective::Gather, algorithm);
-    run_in(core, team, what, (x.erase(), y.erase()), ReduceOp::Sum, root).await
-}
-
-/// `y` becomes my part of the root's `x`. See [`scatter`](ringwork_collectives::scatter()).
-///
-/// # Errors
-/// As [`scatter`](ringwork_collectives::scatter()); or if the team's memory is not for this algorithm.
-#[kernel]
-pub async fn scatter<C: Core, T: Element>(
-    core: &C,
-    x: In<T>,
-    y: Out<T>,
-    team: TeamMemory,
-    root: Rank,
-    algorithm: Algorithm,
-) -> Result<()> {
-    let what = (Collective::Scatter, algorithm);
-    run_in(core, team, what, (x.erase(), y.erase()), ReduceOp::Sum, root).await
-}
-
-/// `y` becomes my part of everybody's `x`, one after the other. See [`all_to_all`](ringwork_collectives::all_to_all()).
-///
-/// # Errors
-/// As [`all_to_all`](ringwork_collectives::all_to_all()); or if the team's memory is not for this algorithm.
-#[kernel]
-pub async fn all_to_all<C: Core, T: Element>(
-    core: &C,
-    x: In<T>,
-    y: Out<T>,
-    team: TeamMemory,
-    algorithm: Algorithm,
-) -> Result<()> {
-    let what = (Collective::AllToAll, algorithm);
-    run_in(core, team, what, (x.erase(), y.erase()), ReduceOp::Sum, Rank(0)).await
-}
-
-/// Any collective that moves data, by any of its algorithms: what the kernels above do, and those collectives that have no
-/// kernel of their own. `op` and `root` are ignored by those that have none.
-///
-/// # Errors
-/// If the collective has no such algorithm, or cannot reduce by `op`; else as the kernel of that collective.
-#[kernel]
-pub async fn collective<C: Core, T: Element>(
-    core: &C,
-    x: In<T>,
-    y: Out<T>,
-    team: TeamMemory,
-    collective: Collective,
-    op: ReduceOp,
-    root: Rank,
-    algorithm: Algorithm,
-) -> Result<()> {
-    let what = (collective, algorithm);
-    run_in(core, team, what, (x.erase(), y.erase()), op, root).await
+kernels! {
+    "`y` becomes the reduction of everybody's `x`."
+    all_reduce(op: ReduceOp): Collective::AllReduce, op, Rank(0);
+    "`y` becomes everybody's `x`, one after the other."
+    all_gather(): Collective::AllGather, ReduceOp::Sum, Rank(0);
+    "`y` becomes my part of the reduction of everybody's `x`."
+    reduce_scatter(op: ReduceOp): Collective::ReduceScatter, op, Rank(0);
+    "`y` becomes the root's `x`."
+    broadcast(root: Rank): Collective::Broadcast, ReduceOp::Sum, root;
+    "The root's `y` becomes the reduction of everybody's `x`."
+    reduce(op: ReduceOp, root: Rank): Collective::Reduce, op, root;
+    "The root's `y` becomes everybody's `x`, one after the other."
+    gather(root: Rank): Collective::Gather, ReduceOp::Sum, root;
+    "`y` becomes my part of the root's `x`."
+    scatter(root: Rank): Collective::Scatter, ReduceOp::Sum, root;
+    "`y` becomes my part of everybody's `x`, one after the other."
+    all_to_all(): Collective::AllToAll, ReduceOp::Sum, Rank(0);
+    "Any collective that moves data. Those without a kernel of their own are submitted so; `op` and `root` are ignored by those \
+     that have none."
+    collective(collective: Collective, op: ReduceOp, root: Rank): collective, op, root;
 }

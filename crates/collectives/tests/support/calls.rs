@@ -5,8 +5,8 @@ use super::schedule::Schedule;
 use super::world::World;
 use ringwork_collectives::window::{self, Spread};
 use ringwork_collectives::{
-    Algorithm, all_gather, all_reduce, all_to_all, barrier, broadcast, gather, packets, reduce,
-    reduce_scatter, scatter,
+    Algorithm, all_gather, all_reduce, all_to_all, barrier, broadcast, exclusive_scan, gather, packets,
+    reduce, reduce_scatter, scan, scatter,
 };
 use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{
@@ -25,6 +25,8 @@ pub enum Op {
     Gather,
     Scatter,
     AllToAll,
+    Scan,
+    ExclusiveScan,
     Barrier,
     WindowAllReduce(Spread),
     WindowAllGather,
@@ -39,7 +41,7 @@ pub enum Op {
 }
 
 impl Op {
-    pub const ALL: [Op; 25] = [
+    pub const ALL: [Op; 27] = [
         Op::AllReduce(Algorithm::Packet),
         Op::AllReduce(Algorithm::OnePhase),
         Op::AllReduce(Algorithm::TwoPhase),
@@ -52,6 +54,8 @@ impl Op {
         Op::Gather,
         Op::Scatter,
         Op::AllToAll,
+        Op::Scan,
+        Op::ExclusiveScan,
         Op::Barrier,
         Op::WindowAllReduce(Spread::Pull),
         Op::WindowAllReduce(Spread::Push(MAX_RANKS)),
@@ -76,12 +80,14 @@ impl Op {
                 | Op::WindowAllReduce(_)
                 | Op::WindowReduceScatter
                 | Op::PacketReduceScatter
+                | Op::Scan
+                | Op::ExclusiveScan
         )
     }
 
-    /// Whether there is such a call: rings do not average.
+    /// Whether there is such a call: rings and scans do not average.
     pub fn can(self, reduce: ReduceOp) -> bool {
-        self.is_exact() || reduce != ReduceOp::Avg
+        reduce != ReduceOp::Avg || (self.is_exact() && !matches!(self, Op::Scan | Op::ExclusiveScan))
     }
 
     fn is_exact(self) -> bool {
@@ -125,7 +131,12 @@ impl Call {
         let part = part_range(n, ranks, rank).len();
         let on_root = |len| if rank == self.root { len } else { 0 };
         match self.op {
-            Op::AllReduce(_) | Op::Broadcast | Op::PacketBroadcast | Op::Reduce => (n, n),
+            Op::AllReduce(_)
+            | Op::Broadcast
+            | Op::PacketBroadcast
+            | Op::Reduce
+            | Op::Scan
+            | Op::ExclusiveScan => (n, n),
             Op::WindowAllReduce(_) | Op::WindowBroadcast => (n, n),
             Op::AllGather | Op::WindowAllGather | Op::PacketAllGather => (part, n),
             Op::ReduceScatter | Op::WindowReduceScatter | Op::PacketReduceScatter => (n, part),
@@ -253,6 +264,8 @@ impl Placed {
             Op::Gather => gather(core, team, x, y, root).await,
             Op::Scatter => scatter(core, team, x, y, root).await,
             Op::AllToAll => all_to_all(core, team, x, y).await,
+            Op::Scan => scan(core, team, x, y, op).await,
+            Op::ExclusiveScan => exclusive_scan(core, team, x, y, op).await,
             Op::Barrier => barrier(core, team).await,
             Op::WindowAllReduce(spread) => window::all_reduce(core, meet, window(y_span), op, spread).await,
             Op::WindowAllGather => window::all_gather(core, meet, window(y_span)).await,

@@ -2,7 +2,7 @@
 
 use super::spmd::{all_well, done, ends, here, rank, spmd, start};
 use ringwork_communicator::{Call, Communicator, Error, Operands, RawBuffer, WaitObserver};
-use ringwork_isa::{Dtype, ReduceOp};
+use ringwork_isa::{Collective, Dtype, ReduceOp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -57,6 +57,22 @@ fn every_call_by_value_does_what_its_method_does() {
         assert_eq!(two(counts, vec![me; 3], vec![0; 3]), [0, 1, 2]);
         let (to, from) = ((comm.rank() + 1) % 3, (comm.rank() + 2) % 3);
         assert_eq!(two(Call::Exchange { to, from }, vec![me], vec![9]), [from as i32]);
+        let collective = |collective| Call::Collective {
+            collective,
+            op,
+            root: 0,
+        };
+        let before = [0, 1, 3][comm.rank() as usize];
+        assert_eq!(
+            two(collective(Collective::Scan), vec![me + 1], vec![9]),
+            [before + me + 1]
+        );
+        let first = if me == 0 { 9 } else { before };
+        assert_eq!(
+            two(collective(Collective::ExclusiveScan), vec![me + 1], vec![9]),
+            [first]
+        );
+        assert_eq!(one(collective(Collective::Scan), vec![me + 1]), [before + me + 1]);
         comm.call(&Call::Barrier, &Operands::none()).unwrap();
         let window = comm.alloc_any(Dtype::I32, 1000).unwrap();
         let mut ones = vec![1; 1000];

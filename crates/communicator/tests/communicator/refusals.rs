@@ -25,6 +25,8 @@ fn wrong_arguments_are_refused_and_nobody_waits() {
         assert!(text(comm.recv(&mut [1u8], 2).unwrap_err()).contains("no rank 2"));
         let average = comm.all_reduce_with(&mut [1f32], ReduceOp::Avg, Algorithm::Ring);
         assert!(text(average.unwrap_err()).contains("cannot average"));
+        let bits = comm.all_reduce(&mut [1f32], ReduceOp::BitAnd);
+        assert!(text(bits.unwrap_err()).contains("`band` is not defined for f32"));
         let other = comm.split(0, 0).unwrap();
         let mut foreign = other.alloc::<f32>(8).unwrap();
         assert!(

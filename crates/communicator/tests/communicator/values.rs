@@ -10,8 +10,7 @@ pub(crate) fn value<T: Element>(op: ReduceOp, rank: u32, i: usize) -> T {
         return T::from_i64((bits % 5) as i64 - 2);
     }
     // A fraction, where the type has them: integers truncate.
-    let whole = T::from_i64((bits % 20_001) as i64 - 10_000);
-    T::narrow(T::finish(ReduceOp::Avg, whole.widen(), 64))
+    T::from_f64(((bits % 20_001) as f64 - 10_000.0) / 64.0)
 }
 
 pub(crate) fn values<T: Element>(op: ReduceOp, rank: u32, range: std::ops::Range<usize>) -> Vec<T> {

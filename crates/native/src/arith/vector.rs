@@ -109,6 +109,12 @@ macro_rules! lanes {
                         ringwork_isa::ReduceOp::Prod => $prod(acc, next),
                         ringwork_isa::ReduceOp::Max => $max(acc, next),
                         ringwork_isa::ReduceOp::Min => $min(acc, next),
+                        ringwork_isa::ReduceOp::BitAnd
+                        | ringwork_isa::ReduceOp::BitOr
+                        | ringwork_isa::ReduceOp::BitXor => $enter($crate::arith::vector::combine_each::<
+                            $register,
+                            $element,
+                        >(op, $leave(acc), $leave(next))),
                     }
                 }
             }
@@ -212,6 +218,9 @@ pub(super) unsafe fn reduce<R: Register, E: Lanes<R>>(
             ReduceOp::Max => fold::<R, E>(ReduceOp::Max, dst, sources, bytes),
             ReduceOp::Min => fold::<R, E>(ReduceOp::Min, dst, sources, bytes),
             ReduceOp::Avg => fold::<R, E>(ReduceOp::Avg, dst, sources, bytes),
+            ReduceOp::BitAnd => fold::<R, E>(ReduceOp::BitAnd, dst, sources, bytes),
+            ReduceOp::BitOr => fold::<R, E>(ReduceOp::BitOr, dst, sources, bytes),
+            ReduceOp::BitXor => fold::<R, E>(ReduceOp::BitXor, dst, sources, bytes),
         }
     }
 }
@@ -278,6 +287,27 @@ unsafe fn fold_block<R: Register, E: Lanes<R>, const N: usize>(
                 result.store(dst.place(index).add(at + k * R::BYTES));
             }
         }
+    }
+}
+
+/// [`Element::combine`] of every lane, written one by one: the compiler makes one vector instruction of it where there is one,
+/// as for bits.
+///
+/// # Safety
+/// The instructions of `R` (ARITH-1); for an element that is its own accumulator.
+#[inline(always)]
+pub(super) unsafe fn combine_each<R: Register, E: Element>(op: ReduceOp, acc: R, next: R) -> R {
+    let mut local = [[0u64; WIDEST_BYTES / 8]; 2];
+    let [first, second] = local.each_mut().map(|half| half.as_mut_ptr());
+    // SAFETY: each half of `local` holds any register, is aligned to any element, and is private.
+    unsafe {
+        acc.store(first.cast());
+        next.store(second.cast());
+        for at in 0..R::BYTES / size_of::<E>() {
+            let (acc, next) = (first.cast::<E>().add(at), second.cast::<E>().add(at));
+            acc.write(E::narrow(E::combine(op, acc.read().widen(), next.read().widen())));
+        }
+        R::load(first.cast())
     }
 }
 
