@@ -74,7 +74,7 @@ fn about_signal(instruction: &Instruction) -> String {
     }
 }
 
-fn name(instruction: &Instruction) -> &'static str {
+pub(crate) fn name(instruction: &Instruction) -> &'static str {
     match instruction {
         Instruction::Copy { .. } | Instruction::CopyBlock { .. } => "copy",
         Instruction::CopyAsync { .. } => "copy_async",
