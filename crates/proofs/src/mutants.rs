@@ -167,8 +167,8 @@ fn programs_of_mixture(mixture: &Workload, ranks: u32) -> Vec<Program> {
 fn report(outcomes: &[(String, u32, Outcome)]) -> Report {
     let numbers = numbers(outcomes.iter().flat_map(|(_, _, outcome)| &outcome.sites));
     let mut report = Report::default();
-    let (mut killed, mut changed): (BTreeMap<u32, BTreeSet<&Mutant>>, BTreeMap<u32, BTreeSet<&Mutant>>) =
-        Default::default();
+    let mut killed: BTreeMap<u32, BTreeSet<&Mutant>> = BTreeMap::new();
+    let mut changed = killed.clone();
     let mut survivors: BTreeMap<&Mutant, Survivor> = BTreeMap::new();
     for (name, ranks, outcome) in outcomes {
         killed.entry(*ranks).or_default().extend(&outcome.killed);
