@@ -7,6 +7,7 @@
 
 mod build_time;
 mod error;
+mod mutants;
 mod peers;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +27,8 @@ enum Command {
     Peers(Box<peers::PeersArguments>),
     /// Measure clean builds in CPU seconds, and compare them with their limits
     BuildTime(build_time::BuildTimeArguments),
+    /// Check the checker: every mutant of every algorithm must be noticed, or stand in the list of survivors
+    Mutants(mutants::MutantsArguments),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Peers(arguments) => peers::run(&arguments),
         Command::BuildTime(arguments) => build_time::run(&arguments),
+        Command::Mutants(arguments) => mutants::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

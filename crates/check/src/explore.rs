@@ -63,13 +63,20 @@ pub(crate) enum End {
     Bounded,
 }
 
+/// A search over all signals whose order matters.
+pub(crate) struct Complete {
+    pub(crate) found: Found,
+    faulty: Option<Run>,
+    bad: BTreeSet<Place>,
+}
+
 /// Explores a program from `start`. `check` looks at the memory of every execution that came to its end.
-pub(crate) fn explore(
+pub(crate) fn search(
     start: &Run,
     trees: &mut [Tree],
     bounds: Bounds,
     check: &dyn Fn(&Run) -> Vec<Fault>,
-) -> Found {
+) -> Complete {
     let (mut bad, mut ordered) = (BTreeSet::new(), Vec::new());
     let mut instructions = 0;
     loop {
@@ -79,31 +86,55 @@ pub(crate) fn explore(
             check,
             bad: &bad,
         };
-        let mut ended = search.run(trees, Order::DepthFirst, instructions);
-        if let Some((place, signal, broken)) = ended.broken {
-            instructions = ended.found.instructions;
+        let Searched {
+            mut found,
+            faulty,
+            broken,
+        } = search.run(trees, Order::DepthFirst, instructions);
+        if let Some((place, signal, broken)) = broken {
+            instructions = found.instructions;
             ordered.extend(signal.map(|signal| (signal, broken)));
             bad.insert(place);
             continue;
         }
-        if let Some(run) = ended.faulty {
-            let mut trace = trace(start, trees, &run, &ended.found.faults);
-            // With one execution there is no shorter one.
-            trace.is_shortest = bad.is_empty();
-            if !bad.is_empty() {
-                let again = search.run(trees, Order::ShortestFirst, 0);
-                if let (Some(run), None) = (again.faulty, again.broken) {
-                    trace = crate::replay::trace(start, trees, &run, &again.found.faults);
-                    // Every instruction before a deadlock counts; of a race only those that its two sides know of.
-                    trace.is_shortest = matches!(again.found.faults[..], [Fault::Deadlock(_)]);
-                    ended.found.faults = again.found.faults;
-                }
-            }
-            ended.found.trace = Some(trace);
-        }
-        ended.found.ordered = ordered;
-        return ended.found;
+        found.ordered = ordered;
+        return Complete { found, faulty, bad };
     }
+}
+
+/// The same; also says how the first fault comes about, as shortly as it can.
+pub(crate) fn explore(
+    start: &Run,
+    trees: &mut [Tree],
+    bounds: Bounds,
+    check: &dyn Fn(&Run) -> Vec<Fault>,
+) -> Found {
+    let Complete {
+        mut found,
+        faulty,
+        bad,
+    } = search(start, trees, bounds, check);
+    let Some(run) = faulty else { return found };
+    let mut trace = trace(start, trees, &run, &found.faults);
+    // With one execution there is no shorter one.
+    trace.is_shortest = bad.is_empty();
+    if !bad.is_empty() {
+        let search = Search {
+            start,
+            bounds,
+            check,
+            bad: &bad,
+        };
+        let again = search.run(trees, Order::ShortestFirst, 0);
+        if let (Some(run), None) = (again.faulty, again.broken) {
+            trace = crate::replay::trace(start, trees, &run, &again.found.faults);
+            // Every instruction before a deadlock counts; of a race only those that its two sides know of.
+            trace.is_shortest = matches!(again.found.faults[..], [Fault::Deadlock(_)]);
+            found.faults = again.found.faults;
+        }
+    }
+    found.trace = Some(trace);
+    found
 }
 
 /// Which execution goes on first.

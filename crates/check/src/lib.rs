@@ -48,6 +48,8 @@ mod fault;
 mod front;
 mod machine;
 mod memory;
+mod mutate;
+mod page;
 mod program;
 mod replay;
 mod run;
@@ -65,7 +67,9 @@ pub use fault::{Fault, Misuse, Race, Side, Stuck};
 pub use front::watched;
 pub use machine::{Halted, Machine, MachineTask, TaskKernel, cell_of};
 pub use memory::Contents;
-pub use program::{Program, Seat, typed};
+pub use mutate::{Mutant, Mutation};
+pub use page::page;
+pub use program::{Noticed, Program, Seat, typed};
 pub use replay::{Replay, Trace};
 pub use schedule::{Schedule, ScheduleError};
 pub use task_fault::{Checked, TaskFault, TaskRace, TaskSide, Unproved, Who};
@@ -74,8 +78,31 @@ pub use verdict::{Proof, Verdict};
 use ringwork_isa::Result;
 use ringwork_isa::stepped::SteppedCore;
 
-/// Checks a kernel that each of `ranks` calls `calls` times. See the [crate] for an example, and [`Program`] for memory of
-/// other sizes, inputs and results.
+/// Checks a kernel that each of `ranks` calls `calls` times.
+///
+/// [`Seat`] says which rank it is and hands out its memory: 64 signals and 64 KiB of window and of private memory, all zero. Use
+/// [`Program`] for other sizes, inputs and results. Check two calls at least: memory that is used again is where most
+/// kernels go wrong. In a test of your own kernel this is all:
+///
+/// ```
+/// use ringwork_isa::{Core, Rank, Result, Shared, Barrier};
+///
+/// /// Every rank writes its line and reads that of the next rank.
+/// async fn exchange<C: Core>(core: &C, mine: Shared<i32>, meet: Barrier) -> Result<()> {
+///     let half = mine.half(meet.epoch(core).await?);
+///     let tile = core.load(half).await?;
+///     core.store(half, &tile).await?;
+///     meet.arrive_and_wait(core).await?;
+///     let next = Rank((meet.rank().0 + 1) % meet.ranks());
+///     core.load(half.on(next)?).await.map(drop)
+/// }
+///
+/// // #[test] fn exchange_has_no_race() {
+/// ringwork_check::prove(3, 4, async |core, seat| exchange(core, seat.buffer(0, 32), seat.barrier()).await).expect_proved();
+/// // }
+/// ```
+///
+/// Without the barrier, or without `half`, the test fails with both lines, what each rank knew, and what to do.
 pub fn prove<K>(ranks: u32, calls: u32, kernel: K) -> Verdict
 where
     K: AsyncFn(&SteppedCore, Seat) -> Result<()> + 'static,

@@ -1,12 +1,13 @@
 //! A program to be checked: ranks, memory, a kernel, and what its results must be.
 
-use crate::explore::{Bounds, Found, explore};
+use crate::explore::{Bounds, Found, explore, search};
 use crate::fault::Fault;
 use crate::memory::{Contents, Memory};
+use crate::mutate::Mutant;
 use crate::replay::{Replay, replay, sides};
 use crate::run::Run;
 use crate::schedule::{Schedule, ScheduleError};
-use crate::tree::{Kernel, Start, Tree};
+use crate::tree::{Applied, Change, Kernel, Start, Tree};
 use crate::verdict::{Proof, Verdict};
 use ringwork_isa::stepped::{Payload, SteppedCore};
 use ringwork_isa::{
@@ -14,6 +15,7 @@ use ringwork_isa::{
 };
 use ringwork_layout::{BufferPlace, CellRow, Layout};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -83,6 +85,17 @@ impl Seat {
     pub fn barrier(&self) -> Barrier {
         Barrier::new(self.signals(0))
     }
+}
+
+/// What a check says of a [`Mutant`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Noticed {
+    /// It has this fault.
+    Fault(Box<Fault>),
+    /// It was not decided within the bounds.
+    Bound,
+    /// It is proved: it survives.
+    Nothing,
 }
 
 fn private(rank: Rank) -> Layout {
@@ -275,8 +288,37 @@ impl Program {
     }
 
     fn explore(&self) -> Found {
-        let (run, mut trees) = self.begin();
+        let (run, mut trees) = self.begin(None);
         explore(&run, &mut trees, self.bounds, &|run| self.wrong(run))
+    }
+
+    /// Every mutant of every instruction that it does.
+    #[must_use]
+    pub fn mutants(&self) -> BTreeSet<Mutant> {
+        let (run, mut trees) = self.begin(None);
+        explore(&run, &mut trees, self.bounds, &|_| Vec::new());
+        let all = trees.iter().flat_map(Tree::instructions);
+        all.flat_map(|(instruction, at)| Mutant::of(instruction, at))
+            .collect()
+    }
+
+    /// Checks it with one instruction wrong; says what is noticed, if anything. `None` if no instruction was changed, or
+    /// only two exchanged whose order makes no difference, or of which one is only published later.
+    #[must_use]
+    pub fn fault_of(&self, mutant: &Mutant) -> Option<Noticed> {
+        let applied = Rc::new(Applied::new(mutant.clone()));
+        let (run, mut trees) = self.begin(Some(&applied));
+        let found = search(&run, &mut trees, self.bounds, &|run| self.wrong(run)).found;
+        let noticed = match found.faults.into_iter().next() {
+            Some(fault) => Noticed::Fault(Box::new(fault)),
+            None if found.is_bounded => Noticed::Bound,
+            None => Noticed::Nothing,
+        };
+        match applied.change() {
+            Change::Nothing => None,
+            Change::Delay if noticed == Noticed::Nothing => None,
+            Change::Delay | Change::Program => Some(noticed),
+        }
     }
 
     /// Runs one execution, along a schedule that a report printed.
@@ -284,7 +326,7 @@ impl Program {
     /// # Errors
     /// If it is the schedule of another program.
     pub fn replay(&self, schedule: &Schedule) -> std::result::Result<Replay, ScheduleError> {
-        let (start, mut trees) = self.begin();
+        let (start, mut trees) = self.begin(None);
         let (run, mut faults) = replay(&start, &mut trees, schedule)?;
         let steps = sides(&run, &trees);
         if faults.is_empty() {
@@ -294,7 +336,7 @@ impl Program {
     }
 
     /// Memory and kernels before the first instruction.
-    fn begin(&self) -> (Run, Vec<Tree>) {
+    fn begin(&self, mutant: Option<&Rc<Applied>>) -> (Run, Vec<Tree>) {
         let layout = self.layout();
         let mut memory = Memory::default();
         memory.define(layout.segment, None, layout.bytes(), self.contents);
@@ -312,7 +354,7 @@ impl Program {
             }
         }
         let start = (self.start)(layout);
-        let trees = (0..self.ranks).map(|rank| Tree::new(Rank(rank), start.clone()));
+        let trees = (0..self.ranks).map(|rank| Tree::new(Rank(rank), start.clone(), mutant.cloned()));
         (Run::new(self.ranks, self.first_value, memory), trees.collect())
     }
 

@@ -16,7 +16,7 @@ use crate::shadow::{Access, Shadow};
 use crate::tree::{NodeId, ROOT, Step, Tree};
 use crate::words::Finding;
 pub(crate) use open::Awaited;
-pub(crate) use operands::signal_of;
+pub(crate) use operands::{Operands, signal_of};
 use ringwork_isa::stepped::{Instruction, PacketSource};
 use ringwork_isa::{Compare, Signal, Span, Ticket};
 use std::collections::{BTreeMap, BTreeSet};

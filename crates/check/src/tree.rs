@@ -4,6 +4,7 @@
 //! instructions and whose edges are answers. An explorer walks the trees. A future is polled only where a branch is new;
 //! if the future that is alive has taken another branch, a new one is replayed along the path.
 
+use crate::mutate::{Mutant, Mutation, may_be_exchanged, only_delays, without};
 use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
 use ringwork_isa::{Device, Rank, Result};
 use std::cell::{Cell, RefCell};
@@ -73,12 +74,69 @@ struct Live {
     seam: Rc<Seam>,
     call: Rc<Cell<u32>>,
     at: NodeId,
+    mutant: Option<Rc<Applied>>,
+    exchange: Exchange,
 }
+
+/// A mutant of a program, and whether it has changed anything yet.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    mutant: Mutant,
+    has_changed: Cell<bool>,
+    /// Exchanged two instructions, so that something is only published later.
+    has_delayed: Cell<bool>,
+}
+
+/// What a mutant has changed in the executions that were explored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Nothing,
+    Delay,
+    Program,
+}
+
+impl Applied {
+    pub(crate) fn new(mutant: Mutant) -> Applied {
+        Applied {
+            mutant,
+            has_changed: Cell::new(false),
+            has_delayed: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn change(&self) -> Change {
+        match (self.has_changed.get(), self.has_delayed.get()) {
+            (true, _) => Change::Program,
+            (false, true) => Change::Delay,
+            (false, false) => Change::Nothing,
+        }
+    }
+}
+
+/// Where a rank is that exchanges an instruction with the next one: its kernel is one instruction ahead.
+#[derive(Debug, Default)]
+enum Exchange {
+    #[default]
+    None,
+    /// The first of two was answered to the kernel, but not done; the second comes out next.
+    Held(Issued),
+    /// The other of two, which is done next.
+    Second(Issued),
+    /// The two keep their order: the first was done, this comes next.
+    Ordered(Issued),
+    /// Both are done, the kernel was not answered to the second.
+    Answer(Result<Answer>),
+    /// The kernel has ended so, with an instruction to be done.
+    Ended(Result<()>),
+}
+
+type Issued = (Instruction, &'static Location<'static>);
 
 /// Everything that one rank's kernel was seen to do.
 pub(crate) struct Tree {
     rank: Rank,
     start: Start,
+    mutant: Option<Rc<Applied>>,
     nodes: Vec<Node>,
     live: Live,
 }
@@ -92,8 +150,8 @@ impl fmt::Debug for Tree {
 pub(crate) const ROOT: NodeId = NodeId(0);
 
 impl Tree {
-    pub(crate) fn new(rank: Rank, start: Start) -> Tree {
-        let (live, step) = begin(rank, &start);
+    pub(crate) fn new(rank: Rank, start: Start, mutant: Option<Rc<Applied>>) -> Tree {
+        let (live, step) = begin(rank, &start, mutant.clone());
         let root = Node {
             step,
             call: live.call.get(),
@@ -104,6 +162,7 @@ impl Tree {
         Tree {
             rank,
             start,
+            mutant,
             nodes: vec![root],
             live,
         }
@@ -131,6 +190,14 @@ impl Tree {
             id = *parent;
         }
         id
+    }
+
+    /// All instructions that its kernel was seen to do.
+    pub(crate) fn instructions(&self) -> impl Iterator<Item = (&Instruction, &'static Location<'static>)> {
+        self.nodes.iter().filter_map(|node| match &node.step {
+            Step::Instruction(instruction, at) => Some((&**instruction, *at)),
+            Step::Ended(_) => None,
+        })
     }
 
     /// The instruction before, if there is one.
@@ -169,7 +236,7 @@ impl Tree {
             path.push(answer.clone());
             at = *parent;
         }
-        (self.live, _) = begin(self.rank, &self.start);
+        (self.live, _) = begin(self.rank, &self.start, self.mutant.clone());
         for answer in path.into_iter().rev() {
             self.live.poll(Some(answer));
         }
@@ -177,7 +244,7 @@ impl Tree {
     }
 }
 
-fn begin(rank: Rank, start: &Start) -> (Live, Step) {
+fn begin(rank: Rank, start: &Start, mutant: Option<Rc<Applied>>) -> (Live, Step) {
     let (seam, call) = (Rc::new(Seam::default()), Rc::new(Cell::new(0)));
     let core = SteppedCore::new(seam.clone(), CoreId(rank.0), Device(rank.0));
     let mut live = Live {
@@ -186,13 +253,95 @@ fn begin(rank: Rank, start: &Start) -> (Live, Step) {
         seam,
         call,
         at: ROOT,
+        mutant: mutant.filter(|applied| applied.mutant.is_on(rank)),
+        exchange: Exchange::None,
     };
     let step = live.poll(None);
     (live, step)
 }
 
 impl Live {
-    fn poll(&mut self, answer: Option<Result<Answer>>) -> Step {
+    /// What the kernel does after an answer, with the mutant applied.
+    fn poll(&mut self, mut answer: Option<Result<Answer>>) -> Step {
+        match (std::mem::take(&mut self.exchange), &mut answer) {
+            (Exchange::Second((instruction, at)), Some(other)) => {
+                self.exchange = Exchange::Answer(other.clone());
+                return Step::Instruction(Rc::new(instruction), at);
+            }
+            (Exchange::Ordered((instruction, at)), Some(first)) => {
+                if first.is_ok() {
+                    return Step::Instruction(Rc::new(instruction), at);
+                }
+            }
+            // An error of either is the answer to the second.
+            (Exchange::Answer(first), Some(second)) if second.is_ok() => *second = first,
+            (Exchange::Ended(result), Some(last)) => return Step::Ended(last.clone().map(drop).and(result)),
+            (exchange, _) => self.exchange = exchange,
+        }
+        let Some(applied) = self.mutant.clone() else {
+            return self.poll_kernel(answer);
+        };
+        loop {
+            let step = self.poll_kernel(answer.take());
+            if let Exchange::Held((first, line)) = std::mem::take(&mut self.exchange) {
+                return self.exchanged(first, line, step, &applied);
+            }
+            let Step::Instruction(instruction, at) = &step else {
+                return step;
+            };
+            if !applied.mutant.is_of(instruction, at) {
+                return step;
+            }
+            match applied.mutant.mutation {
+                Mutation::Drop => {
+                    applied.has_changed.set(true);
+                    answer = without(instruction).map(Ok);
+                }
+                Mutation::Exchange => {
+                    self.exchange = Exchange::Held(((**instruction).clone(), at));
+                    answer = Some(Ok(Answer::Done));
+                }
+                other => {
+                    let Some(wrong) = other.of(instruction) else {
+                        return step;
+                    };
+                    applied.has_changed.set(true);
+                    return Step::Instruction(Rc::new(wrong), at);
+                }
+            }
+        }
+    }
+
+    /// Begins to do `second` and then `first`; in their own order if that makes no difference.
+    fn exchanged(
+        &mut self,
+        first: Instruction,
+        line: &'static Location<'static>,
+        second: Step,
+        applied: &Applied,
+    ) -> Step {
+        match second {
+            Step::Ended(result) => {
+                // There is nothing to exchange it with.
+                self.exchange = Exchange::Ended(result);
+                Step::Instruction(Rc::new(first), line)
+            }
+            Step::Instruction(second, at) => {
+                if may_be_exchanged(&first, &second) {
+                    self.exchange = Exchange::Ordered(((*second).clone(), at));
+                    return Step::Instruction(Rc::new(first), line);
+                }
+                match only_delays(&first, &second) {
+                    true => applied.has_delayed.set(true),
+                    false => applied.has_changed.set(true),
+                }
+                self.exchange = Exchange::Second((first, line));
+                Step::Instruction(second, at)
+            }
+        }
+    }
+
+    fn poll_kernel(&mut self, answer: Option<Result<Answer>>) -> Step {
         *self.seam.answer.borrow_mut() = answer;
         let mut context = Context::from_waker(Waker::noop());
         loop {

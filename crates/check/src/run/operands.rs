@@ -68,13 +68,13 @@ impl Run {
 
 /// The ranges of an instruction, a block row by row.
 #[derive(Debug, Default)]
-pub(super) struct Operands {
-    pub(super) writes: Vec<Span>,
-    pub(super) reads: Vec<Span>,
+pub(crate) struct Operands {
+    pub(crate) writes: Vec<Span>,
+    pub(crate) reads: Vec<Span>,
 }
 
 impl Operands {
-    pub(super) fn of(instruction: &Instruction) -> Operands {
+    pub(crate) fn of(instruction: &Instruction) -> Operands {
         let (writes, reads) = match instruction {
             Instruction::Copy { dst, src } | Instruction::CopyAsync { dst, src } => (vec![*dst], vec![*src]),
             Instruction::Reduce { dst, sources, .. } => (vec![*dst], sources.clone()),

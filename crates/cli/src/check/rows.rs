@@ -1,7 +1,7 @@
 //! What `ringwork check` prints: a line for each algorithm, or a JSON object for each program that was checked.
 
-use super::workloads::Size;
 use ringwork::check::{Proof, Verdict};
+use ringwork_proofs::Size;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -56,6 +56,11 @@ impl Line {
         } else if !verdict.is_proved() {
             self.wrong.push((size, verdict));
         }
+    }
+
+    /// The smallest program that has a fault.
+    pub(super) fn wrong(&self) -> Option<&Verdict> {
+        self.wrong.first().map(|(_, verdict)| verdict)
     }
 
     fn word(&self) -> &'static str {

@@ -1,18 +1,18 @@
-//! What `ringwork check` checks: every algorithm of the catalogue, as a program whose results are known by origin.
+//! What is checked: every algorithm of the catalogue, as a program whose results are known by origin.
 
-use ringwork::check::{Contents, Program, Seat};
-use ringwork::collectives::catalogue::{self, CATALOGUE, Entry, Needs};
-use ringwork::collectives::domain::{Demand, Places, packet_bytes};
-use ringwork::isa::{
+use ringwork_check::{Contents, Program, Seat};
+use ringwork_collectives::catalogue::{self, CATALOGUE, Entry, Needs};
+use ringwork_collectives::domain::{Demand, Places, packet_bytes};
+use ringwork_isa::{
     Collective, Contributions, Core, Counted, Dtype, In, Out, Piece, Rank, ReduceOp, Region, Result, Shared,
     Span,
 };
-use ringwork::layout::{BufferPlace, LayoutError, WindowBuilder};
+use ringwork_layout::{BufferPlace, LayoutError, WindowBuilder};
 use std::rc::Rc;
 
 /// How long the data of a call is, and in how many pieces it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Size {
+pub enum Size {
     /// One element, or one for each rank if there are parts: most ranks have nothing to reduce.
     Small,
     /// Several elements for each rank, in one piece.
@@ -22,9 +22,12 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    pub(crate) const ALL: [Size; 3] = [Size::Small, Size::Whole, Size::Pieces];
+    /// All of them.
+    pub const ALL: [Size; 3] = [Size::Small, Size::Whole, Size::Pieces];
 
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Size::Small => "small",
             Size::Whole => "whole",
@@ -52,10 +55,25 @@ impl Size {
     }
 }
 
+impl std::str::FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Size, String> {
+        let named = Size::ALL.into_iter().find(|size| size.name() == text);
+        named.ok_or_else(|| {
+            format!(
+                "`{}` is not a size; use small, whole or pieces",
+                text.escape_debug()
+            )
+        })
+    }
+}
+
 /// A program to check: call `c` is entry `c % entries.len()` of the catalogue.
 #[derive(Clone, Debug)]
-pub(crate) struct Workload {
-    pub(crate) name: String,
+pub struct Workload {
+    /// Collective and algorithm, such as `all_reduce/ring`, and what is special.
+    pub name: String,
     /// At least one.
     entries: Vec<&'static Entry>,
     /// The root of call `c` is `c % ranks`, not 0.
@@ -63,7 +81,8 @@ pub(crate) struct Workload {
 }
 
 /// Every entry alone, those with a root also with one that moves, and mixtures that share one team.
-pub(crate) fn all() -> Vec<Workload> {
+#[must_use]
+pub fn workloads() -> Vec<Workload> {
     let mut all = Vec::new();
     for entry in CATALOGUE {
         let name = format!("{}/{}", entry.collective, entry.algorithm);
@@ -109,6 +128,19 @@ struct Part {
 }
 
 impl Workload {
+    /// Whether it is a mixture of several algorithms.
+    #[must_use]
+    pub fn is_mixed(&self) -> bool {
+        self.entries.len() > 1
+    }
+
+    /// Collective and algorithm of its first call.
+    #[must_use]
+    pub fn algorithm(&self) -> String {
+        let entry = self.entries[0];
+        format!("{}/{}", entry.collective, entry.algorithm)
+    }
+
     fn new(name: String, entries: Vec<&'static Entry>, root_moves: bool) -> Workload {
         Workload {
             name,
@@ -118,7 +150,8 @@ impl Workload {
     }
 
     /// Whether every entry can be done by so many ranks.
-    pub(crate) fn fits(&self, ranks: u32) -> bool {
+    #[must_use]
+    pub fn fits(&self, ranks: u32) -> bool {
         let grid = grid(ranks);
         self.entries
             .iter()
@@ -129,12 +162,7 @@ impl Workload {
     ///
     /// # Errors
     /// If a window cannot be that large.
-    pub(crate) fn program(
-        &self,
-        ranks: u32,
-        calls: u32,
-        size: Size,
-    ) -> std::result::Result<Program, LayoutError> {
+    pub fn program(&self, ranks: u32, calls: u32, size: Size) -> std::result::Result<Program, LayoutError> {
         let plan = self.plan(ranks, size)?;
         let entries = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
         let calls = if entries > 1 {
