@@ -309,7 +309,7 @@ impl Detector {
         };
         life.events.push(node);
         let chip = life.chip.filter(|_| self.keeps_memory);
-        let at = at.unwrap_or_else(|| Location::caller());
+        let at = at.unwrap_or_else(Location::caller);
         let answer = self.run.perform(agent, chip, node, instruction, at);
         if answer.is_err() {
             // It did not happen, so it has no number.
