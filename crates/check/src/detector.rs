@@ -309,7 +309,7 @@ impl Detector {
         };
         life.events.push(node);
         let chip = life.chip.filter(|_| self.keeps_memory);
-        let at = at.unwrap_or_else(|| Location::caller());
+        let at = at.unwrap_or_else(Location::caller);
         let answer = self.run.perform(agent, chip, node, instruction, at);
         if answer.is_err() {
             // It did not happen, so it has no number.
@@ -414,7 +414,12 @@ impl Detector {
         for known in &mut self.faults {
             match (known, &fault) {
                 (TaskFault::Race(known), TaskFault::Race(new)) if known.is_same(new) => {
-                    known.count += 1;
+                    let count = known.count + 1;
+                    // A read that comes too early is easier to understand than a write over what is still read.
+                    if new.first.writes && !known.first.writes {
+                        **known = (**new).clone();
+                    }
+                    known.count = count;
                     return;
                 }
                 (known, new) if *known == *new => return,

@@ -268,3 +268,16 @@ fn an_empty_graph_is_done_at_once() {
     engine.replay(&graph, &Bindings::default()).unwrap();
     assert_eq!(engine.live(), 0);
 }
+
+#[test]
+fn the_successors_of_a_replayed_task_are_those_of_its_graph() {
+    let mut engine = engine();
+    engine.replay(&graph(), &bind(1, 2)).unwrap();
+    let first = engine.ready().unwrap().task;
+    assert_eq!(engine.payload(first), Some(&"f"));
+    let after: Vec<_> = engine
+        .successors(first)
+        .map(|task| *engine.payload(task).unwrap())
+        .collect();
+    assert_eq!(after, ["g"]);
+}
