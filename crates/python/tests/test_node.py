@@ -362,3 +362,37 @@ def test_ctrl_c_ends_a_run_and_comes_out_as_itself():
         assert time.monotonic() - start < 20
         with pytest.raises(ringwork.NodeError):
             node.run(lambda orch: orch.wait())
+
+
+def reduced_by_rank(comm, seed, n):
+    x = np.random.default_rng([seed, comm.rank]).standard_normal(n).astype("f4")
+    comm.all_reduce(x)
+    return x.tobytes()
+
+
+def test_the_bits_of_a_sum_are_those_of_numpy_in_rank_order_wherever_it_is_computed():
+    n, ranks = 3000, 3
+    data = [np.random.default_rng([7, rank]).standard_normal(n).astype("f4") for rank in range(ranks)]
+    golden = data[0].copy()
+    for more in data[1:]:
+        golden += more
+    assert set(ringwork.spawn(reduced_by_rank, ranks, (7, n))) == {golden.tobytes()}
+    for options in ({}, {"machine": "ring-4"}):
+        with Node(ranks, **options) as node:
+            x, y = [node.tensor(d, data[d]) for d in range(ranks)], [node.zeros(d, n) for d in range(ranks)]
+            team = team_of(node, n)
+            for algorithm in ("onephase", "twophase"):
+                node.run(lambda orch: orch.group(range(ranks), lambda d: kernels.all_reduce(x[d], y[d], team, "sum", algorithm)))
+                assert {part.numpy().tobytes() for part in y} == {golden.tobytes()}, (options, algorithm)
+
+
+def test_the_bits_of_a_product_are_those_of_numpy_in_the_order_of_k(make):
+    rng = np.random.default_rng(8)
+    a, b = rng.standard_normal((40, 150)).astype("f4"), rng.standard_normal((150, 130)).astype("f4")
+    golden = np.zeros((40, 130), "f4")
+    for k in range(150):
+        golden += a[:, k : k + 1] * b[k : k + 1]
+    node = make(1)
+    c = node.zeros(0, golden.shape)
+    node.run(lambda orch: orch.submit(0, kernels.gemm(node.tensor(0, a), node.tensor(0, b), c)))
+    assert c.numpy().tobytes() == golden.tobytes()

@@ -52,9 +52,9 @@ extern "C" fn before_main() {
 /// Call it first, before there is another thread. With the argument `--kernels` it writes what kernels the program has,
 /// as JSON; otherwise, if no host started it, it says so.
 ///
-/// ```no_run
+/// ```text
 /// fn main() {
-///     ringwork_native::chip::main()
+///     ringwork::native::chip::main()
 /// }
 /// ```
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]

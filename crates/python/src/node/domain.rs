@@ -128,6 +128,12 @@ pub(crate) struct Domain {
     turn: Turn,
 }
 
+impl Drop for Domain {
+    fn drop(&mut self) {
+        self.turn.leave(&self.domain);
+    }
+}
+
 impl Domain {
     pub(crate) fn new(domain: ringwork_runtime::Domain, spec: &DomainSpec, turn: Turn) -> Domain {
         Domain {
@@ -183,12 +189,12 @@ impl Domain {
         let found = match self.names.get(name) {
             Some(Named::Team) => {
                 let team = self.domain.team(name).map_err(|error| raised(py, &error))?;
-                return Ok(Py::new(py, Team::new(team))?.into_any());
+                return Ok(Py::new(py, Team::new(team, turn()))?.into_any());
             }
             Some(Named::Signals | Named::Barrier) => {
                 let is_barrier = matches!(self.names.get(name), Some(Named::Barrier));
                 let row = self.domain.signals(name).map_err(|error| raised(py, &error))?;
-                return Ok(Py::new(py, Signals::new(row, is_barrier))?.into_any());
+                return Ok(Py::new(py, Signals::new(row, is_barrier, turn()))?.into_any());
             }
             Some(Named::Buffer) | None => self.domain.any_buffer(name),
         };
@@ -202,8 +208,10 @@ impl Domain {
 
     /// No more uses: tasks that are submitted with it from now on are refused. The memory is freed when those before are
     /// done.
-    fn release(&self, py: Python<'_>) {
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        self.turn.check_process(py)?;
         py.detach(|| self.domain.release());
+        Ok(())
     }
 
     fn __repr__(&self) -> String {

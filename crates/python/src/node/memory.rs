@@ -38,6 +38,12 @@ pub(crate) struct Tensor {
     turn: Turn,
 }
 
+impl Drop for Tensor {
+    fn drop(&mut self) {
+        self.turn.leave(&self.place);
+    }
+}
+
 impl Tensor {
     pub(crate) fn new(place: Place, turn: Turn) -> Tensor {
         Tensor { place, turn }
@@ -222,6 +228,12 @@ pub(crate) struct Buffer {
     turn: Turn,
 }
 
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.turn.leave(&self.buffer);
+    }
+}
+
 impl Buffer {
     pub(crate) fn new(buffer: AnyBuffer, turn: Turn) -> Buffer {
         Buffer { buffer, turn }
@@ -267,11 +279,22 @@ impl Buffer {
 pub(crate) struct Signals {
     row: SignalRow,
     is_barrier: bool,
+    turn: Turn,
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.turn.leave(&self.row);
+    }
 }
 
 impl Signals {
-    pub(crate) fn new(row: SignalRow, is_barrier: bool) -> Signals {
-        Signals { row, is_barrier }
+    pub(crate) fn new(row: SignalRow, is_barrier: bool, turn: Turn) -> Signals {
+        Signals {
+            row,
+            is_barrier,
+            turn,
+        }
     }
 
     pub(crate) fn arg(&self) -> Arg {
@@ -313,7 +336,8 @@ impl Signals {
             signal,
             compare,
             value,
-            _row: self.row.clone(),
+            row: self.row.clone(),
+            turn: self.turn.clone(),
         })
     }
 
@@ -329,19 +353,33 @@ pub(crate) struct Condition {
     pub(crate) signal: Signal,
     pub(crate) compare: Compare,
     pub(crate) value: i32,
-    // Keeps the domain open.
-    _row: SignalRow,
+    /// Keeps the domain open.
+    row: SignalRow,
+    turn: Turn,
+}
+
+impl Drop for Condition {
+    fn drop(&mut self) {
+        self.turn.leave(&self.row);
+    }
 }
 
 /// The memory of a domain's members for collective calls.
 #[pyclass(module = "ringwork", frozen)]
 pub(crate) struct Team {
     team: TeamHandle,
+    turn: Turn,
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.turn.leave(&self.team);
+    }
 }
 
 impl Team {
-    pub(crate) fn new(team: TeamHandle) -> Team {
-        Team { team }
+    pub(crate) fn new(team: TeamHandle, turn: Turn) -> Team {
+        Team { team, turn }
     }
 
     pub(crate) fn memory(&self) -> Arg {

@@ -10,8 +10,7 @@ mod running;
 mod task;
 
 use crate::comm::dtype_of;
-use crate::errors::{build, unusable};
-use crate::seam::forks::generation;
+use crate::errors::build;
 use arrays::{from_host, shape_of};
 use domain::{Domain, DomainSpec};
 use errors::raised;
@@ -62,7 +61,6 @@ pub(crate) struct Node {
     devices: Vec<u32>,
     machine: Option<Py<Machine>>,
     turn: Turn,
-    generation: u32,
 }
 
 impl Node {
@@ -72,10 +70,7 @@ impl Node {
 
     /// The open node, in the process that made it (PY-3).
     fn open(&self, py: Python<'_>) -> PyResult<Arc<ringwork_runtime::Node>> {
-        if self.generation != generation() {
-            let problem = "this process was made by os.fork and has no chips; make the node in the process that uses it";
-            return Err(unusable(py, problem));
-        }
+        self.turn.check_process(py)?;
         self.lock().clone().ok_or_else(|| raised(py, &Error::Closed))
     }
 
@@ -88,7 +83,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         let node = self.node.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if self.generation != generation() {
+        if self.turn.is_of_another_process() {
             // It is the parent's (PY-3).
             std::mem::forget(node);
             return;
@@ -161,7 +156,7 @@ impl Node {
         };
         let limit = Duration::try_from_secs_f64(timeout)
             .map_err(|_| PyValueError::new_err("the timeout must be a number of seconds above 0"))?;
-        let turn = Turn::default();
+        let turn = Turn::new();
         let looking = turn.clone();
         let mut builder = ringwork_runtime::Node::builder()
             .devices(devices.iter().copied())
@@ -197,7 +192,6 @@ impl Node {
             devices,
             machine: machine.map(Bound::unbind),
             turn,
-            generation: generation(),
         })
     }
 
@@ -397,7 +391,7 @@ impl Node {
 
     /// Ends everything: tasks, domains, chips, memory. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
-        if self.generation != generation() {
+        if self.turn.is_of_another_process() {
             return;
         }
         let node = self.lock().take();

@@ -133,6 +133,15 @@ impl Conditions {
     }
 }
 
+impl Drop for Orchestrator {
+    fn drop(&mut self) {
+        if self.turn.is_of_another_process() {
+            // The run goes on in the parent (PY-3).
+            std::mem::forget(self.finish());
+        }
+    }
+}
+
 impl Orchestrator {
     pub(crate) fn new(run: Run, turn: Turn) -> Orchestrator {
         Orchestrator {
@@ -150,6 +159,7 @@ impl Orchestrator {
 
     /// Does something with the run, without the interpreter's lock.
     fn with<R: Send>(&self, py: Python<'_>, work: impl FnOnce(&Run) -> Result<R> + Send) -> PyResult<R> {
+        self.turn.check_process(py)?;
         let wrong =
             |problem: &str| build(py, "NodeError", problem, &PyDict::new(py)).unwrap_or_else(|other| other);
         if is_in_closure() || thread::current().id() != self.thread {

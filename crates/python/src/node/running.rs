@@ -5,7 +5,8 @@
 //! anything afterwards.
 
 use super::errors::raised;
-use crate::errors::build;
+use crate::errors::{build, unusable};
+use crate::seam::forks::generation;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ringwork_runtime::Result;
@@ -19,11 +20,12 @@ thread_local! {
 }
 
 /// A node's turn, shared by the handles to what lives on it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Turn(Arc<State>);
 
-#[derive(Default)]
 struct State {
+    /// The process that made the node (PY-3).
+    generation: u32,
     /// The thread that drives the node.
     driver: Mutex<Option<ThreadId>>,
     /// What a signal handler raised.
@@ -73,8 +75,41 @@ pub(crate) fn is_in_closure() -> bool {
 }
 
 impl Turn {
+    /// Of a node that this process makes.
+    pub(crate) fn new() -> Turn {
+        Turn(Arc::new(State {
+            generation: generation(),
+            driver: Mutex::default(),
+            raised: Mutex::default(),
+        }))
+    }
+
+    /// Refuses a process that `fork` made: the node is its parent's (PY-3).
+    pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_of_another_process() {
+            return Ok(());
+        }
+        let problem =
+            "this process was made by os.fork and has no chips; make the node in the process that uses it";
+        Err(unusable(py, problem))
+    }
+
+    /// Whether this process was made by `fork` from the one that made the node.
+    pub(crate) fn is_of_another_process(&self) -> bool {
+        self.0.generation != generation()
+    }
+
+    /// Called when a handle to memory of the node is dropped. In a process that `fork` made it leaks a reference, as the
+    /// last one would tell the parent's chips to give the memory up (PY-3).
+    pub(crate) fn leave<H: Clone>(&self, handle: &H) {
+        if self.is_of_another_process() {
+            std::mem::forget(handle.clone());
+        }
+    }
+
     /// Takes the turn for this thread; a thread that has it may take it again.
     pub(crate) fn begin(&self, py: Python<'_>) -> PyResult<Taken<'_>> {
+        self.check_process(py)?;
         let me = thread::current().id();
         if is_in_closure() {
             return Ok(Taken(None));
