@@ -462,7 +462,7 @@ mod tests {
             let link = format!("stroke=\"{colour}\" stroke-width=\"{width}\"");
             svg.matches(&link).count()
         };
-        assert_eq!((drawn(COLOURS[0], "5.0"), drawn(COLOURS[1], "2.9")), (7, 9));
+        assert_eq!((drawn(COLOURS[0], "5.0"), drawn(COLOURS[1], "2.9")), (8, 8));
         assert!(svg.contains(">100 GB/s, both directions together<"), "{svg}");
     }
 }
