@@ -12,8 +12,8 @@ use crate::chunk::clip;
 use ringwork_isa::{Core, Error, In, Out, Result};
 use std::ops::Range;
 
-/// `y` becomes the parts that all ranks send to me, in rank order; `x` has my parts for all ranks. `counts[s * ranks
-/// + d]` is how many elements go from `s` to `d`: the same list on every rank. `x` and `y` do not overlap.
+/// `y` becomes the parts that all ranks send to me, in rank order; `x` has my parts for all ranks.
+/// `counts[s * ranks + d]` is how many elements go from `s` to `d`: the same list on every rank. `x` and `y` do not overlap.
 ///
 /// # Errors
 /// If the counts do not fit `x`, `y` or the ranks, the scratch cannot hold one element for every other rank per half,

@@ -9,8 +9,8 @@
 //! their way up. How much this overlaps depends on the slots of a queue: with one slot it does not overlap.
 //!
 //! # Invariants
-//! - **TREE-1 (turns).** In turn `t` a member sends piece `t` up the tree in which it is an inner node, and piece `t
-//!   + ahead` up the one in which it is a leaf. Then it takes piece `t - behind` from above and passes it down.
+//! - **TREE-1 (turns).** In turn `t` a member sends piece `t` up the tree in which it is an inner node, and piece
+//!   `t + ahead` up the one in which it is a leaf. Then it takes piece `t - behind` from above and passes it down.
 //!   `ahead`, and the distance between a member and the one above it, are less than the slots of a queue: so a slot
 //!   that is needed in turn `t` was freed in an earlier turn. (Leaves are ahead so that one tree does not wait for
 //!   the other; each level is behind the one above so that a turn does not wait for the whole tree.)
