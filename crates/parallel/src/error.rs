@@ -52,10 +52,10 @@ pub enum Error {
     },
     /// A call of the communicator failed.
     #[error(transparent)]
-    Communicator(#[from] ringwork_communicator::Error),
+    Communicator(Box<ringwork_communicator::Error>),
     /// The node failed.
     #[error(transparent)]
-    Node(ringwork_runtime::Error),
+    Node(Box<ringwork_runtime::Error>),
     /// A kernel failed in this process.
     #[error(transparent)]
     Kernel(#[from] ringwork_isa::Error),
@@ -67,9 +67,15 @@ pub enum Error {
     UnknownKernel(#[from] ringwork_registry::UnknownKernel),
 }
 
+impl From<ringwork_communicator::Error> for Error {
+    fn from(error: ringwork_communicator::Error) -> Error {
+        Error::Communicator(Box::new(error))
+    }
+}
+
 impl From<ringwork_runtime::Error> for Error {
     fn from(error: ringwork_runtime::Error) -> Error {
-        Error::Node(error)
+        Error::Node(Box::new(error))
     }
 }
 
@@ -77,7 +83,7 @@ impl From<ringwork_runtime::Error> for Error {
 impl From<Error> for ringwork_runtime::Error {
     fn from(error: Error) -> ringwork_runtime::Error {
         match error {
-            Error::Node(error) => error,
+            Error::Node(error) => *error,
             other => ringwork_runtime::Error::Platform(Box::new(other)),
         }
     }
