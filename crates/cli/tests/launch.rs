@@ -69,9 +69,10 @@ fn rank_program() {
                 if comm.all_reduce(&mut gradient, ReduceOp::Avg).is_err() {
                     comm = comm.shrink().unwrap();
                     // Ranks may have failed in different steps: all go on from where rank 0 is.
-                    let mut state = [step as f32, weight];
-                    comm.broadcast(&mut state, 0).unwrap();
-                    (step, weight) = (state[0] as i32, state[1]);
+                    let (mut from_step, mut from_weight) = ([step], [weight]);
+                    comm.broadcast(&mut from_step, 0).unwrap();
+                    comm.broadcast(&mut from_weight, 0).unwrap();
+                    (step, weight) = (from_step[0], from_weight[0]);
                     continue;
                 }
                 weight -= 0.5 * gradient[0];

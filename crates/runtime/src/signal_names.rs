@@ -49,11 +49,10 @@ impl SignalNames {
         let offset = (cell & u64::from(u32::MAX)) * SIGNAL_STRIDE_BYTES;
         let in_window = offset.checked_sub(*header_bytes)?.checked_rem(*stride)?;
         let number = in_window / SIGNAL_STRIDE_BYTES;
-        let found = rows.iter().find_map(|(first, count, name)| {
+        rows.iter().find_map(|(first, count, name)| {
             let index = number.checked_sub(u64::from(*first))?;
             (index < u64::from(*count)).then(|| format!("\"{name}\"[{index}]"))
-        });
-        found
+        })
     }
 }
 

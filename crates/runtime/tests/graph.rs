@@ -466,7 +466,10 @@ fn a_deadline_names_the_signal_that_never_came() {
             panic!("{error}")
         };
         assert_eq!((task.as_str(), *was), ("increase", deferred));
-        assert_eq!(waited_for, "signal \"go\"[0] of rank 0 in window \"pair\" >= 1, it is 0");
+        assert_eq!(
+            waited_for,
+            "signal \"go\"[0] of rank 0 in window \"pair\" >= 1, it is 0"
+        );
     }
     assert_eq!(x.read().unwrap(), [7], "what does not need it finished");
 }

@@ -10,6 +10,7 @@ use ringwork_runtime::{
 };
 use ringwork_sim::Topology;
 use rustix::process::{Pid, Signal, kill_process};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const A: Device = Device(0);
@@ -347,6 +348,31 @@ fn a_stopped_chip_is_named_at_the_limit_by_the_host_that_waits_for_its_port() {
     );
     assert!(!error.contains("chip 0") && !error.contains("chip 2"), "{error}");
     assert!(took >= limit && took < limit * 10, "{took:?}");
+}
+
+#[test]
+fn a_wait_that_lasts_is_told_of_once_before_its_limit() {
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let listener = heard.clone();
+    let node = Node::builder()
+        .devices([0, 1])
+        .wait_limit(Duration::from_secs(5))
+        .on_wait(move |what| listener.lock().unwrap().push(what.to_owned()));
+    let node = node.launch().unwrap();
+    let mut port = node.open_port::<u8>(B, 4, 1).unwrap();
+    let error = node.run(|orch| {
+        start_on(orch, B, &port)?;
+        signal(&node, B, Signal::STOP);
+        port.recv().map(drop)
+    });
+    assert!(error.is_err());
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert!(
+        heard[0].starts_with("node has waited 3 s: chip 1, kernel `echo`, in: "),
+        "{heard:?}"
+    );
+    assert!(heard[0].contains("; chip 1 is stopped, "), "{heard:?}");
 }
 
 #[test]

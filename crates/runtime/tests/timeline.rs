@@ -5,7 +5,10 @@ extern crate ringwork_runtime as ringwork;
 
 use ringwork_isa::{Compare, Core, InOut, Notify, Result, Signals};
 use ringwork_macros::{kernel, orchestration};
-use ringwork_runtime::{ChipOrchestrator, CoreKind, Device, DomainSpec, Error, Node, Rank};
+use ringwork_runtime::{
+    ChipOrchestrator, CoreKind, Device, DomainSpec, Error, Node, Platform, Rank, Simulation,
+};
+use ringwork_sim::Topology;
 use ringwork_sim::timeline::{Kind, Timeline};
 
 #[kernel]
@@ -125,6 +128,31 @@ fn a_notify_points_to_the_end_of_the_wait_that_it_ended() {
         .unwrap();
     assert_eq!(arrow.from.0, 0);
     assert!(arrow.from.1 >= wait.start_ps && arrow.from.1 <= wait.end_ps);
+}
+
+#[test]
+fn signals_have_the_names_of_their_domain_on_a_simulated_machine_too() {
+    let machine = Simulation::new(Topology::preset("ring-2").unwrap()).trace(true);
+    let node = Node::builder().devices(0..2).platform(Platform::Sim(machine));
+    let node = node.launch().unwrap();
+    let spec = DomainSpec::new("pair", node.devices())
+        .signals("other", 3)
+        .signals("row", 2);
+    let domain = node.open_domain(&spec).unwrap();
+    let row = domain.signals("row").unwrap();
+    node.run(|orch| {
+        orch.submit(Device(1), wait_for_it::task(&row))?;
+        orch.submit(Device(0), let_go::task(&row))
+    })
+    .unwrap();
+    let timeline = node.clock().timeline().unwrap();
+    let waits: Vec<_> = timeline
+        .slices
+        .iter()
+        .filter(|slice| slice.kind == Kind::Wait)
+        .collect();
+    assert_eq!(waits.len(), 1, "{waits:?}");
+    assert_eq!(waits[0].label, "signal \"row\"[0] of rank 1");
 }
 
 #[test]
