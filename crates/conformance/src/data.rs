@@ -98,7 +98,7 @@ pub fn a_reduction_is_folded_in_order_wide_and_rounded_once<M: Machine>() {
             let (mine, result) = (seat.buffer::<T>(0, 5), seat.buffer::<T>(64, 5));
             core.store(mine, &rough(seat.me.0)).await?;
             seat.barrier().arrive_and_wait(core).await?;
-            for op in ReduceOp::ALL.into_iter().filter(|op| op.is_for(dtype)) {
+            for op in ReduceOp::ALL.into_iter().filter(|op| op.is_for(T::DTYPE)) {
                 core.reduce(result, mine.on_all(), op).await?;
                 assert_eq!(core.load(result).await?, folded(op), "{op} of {}", T::DTYPE);
             }
@@ -121,7 +121,7 @@ pub fn a_reduction_to_all_is_the_same_reduction_on_every_rank<M: Machine>() {
     for dtype in Dtype::ALL {
         with_dtype!(dtype, T => M::new(3).run_well(async |core, seat| {
             let (data, meet) = (seat.buffer::<T>(0, 5), seat.barrier());
-            for (round, op) in (0..).zip(ReduceOp::ALL.into_iter().filter(|op| op.is_for(dtype))) {
+            for (round, op) in (0..).zip(ReduceOp::ALL.into_iter().filter(|op| op.is_for(T::DTYPE))) {
                 core.store(data, &rough(seat.me.0)).await?;
                 meet.arrive_and_wait(core).await?;
                 if seat.me == Rank(round % 3) {
@@ -139,7 +139,7 @@ pub fn a_reduction_to_both_is_the_same_reduction_in_two_places<M: Machine>() {
     for dtype in Dtype::ALL {
         with_dtype!(dtype, T => M::new(3).run_well(async |core, seat| {
             let (shared, own, meet) = (seat.buffer::<T>(0, 5), seat.buffer::<T>(64, 5), seat.barrier());
-            for (round, op) in (0..).zip(ReduceOp::ALL.into_iter().filter(|op| op.is_for(dtype))) {
+            for (round, op) in (0..).zip(ReduceOp::ALL.into_iter().filter(|op| op.is_for(T::DTYPE))) {
                 // The reducing rank has its own elsewhere, and nothing of use where the others have theirs.
                 let reduces = seat.me == Rank(round % 3);
                 core.store(if reduces { own } else { shared }, &rough(seat.me.0)).await?;

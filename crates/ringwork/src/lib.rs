@@ -62,11 +62,11 @@ pub use ringwork_runtime::__orchestration;
 ///
 /// `Result` here is the kernels' one; a host program's is [`ringwork::Result`](crate::Result).
 pub mod prelude {
+    pub use ringwork_isa::elements::*;
     pub use ringwork_isa::{
         Barrier, Compare, Core, Device, Dtype, Element, Error, Float, In, InOut, Notify, Out, Rank, ReduceOp,
         Region, Result, Shared, Signal, Signals, Task, Tile, TileOps, part_range, with_dtype,
     };
-    pub use ringwork_isa::elements::*;
     pub use ringwork_macros::{kernel, orchestration};
     pub use ringwork_runtime::{
         Buffer, Captured, ChipOrchestrator, CoreKind, Domain, DomainSpec, Intermediate, Node, Orchestrator,
