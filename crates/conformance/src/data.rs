@@ -85,11 +85,19 @@ pub fn a_copy_that_partly_overlaps_is_refused_and_writes_nothing<M: Machine>() {
 
 /// Values for which the order, the width of the accumulator and the rounding all show.
 fn rough<T: Element>(rank: u32) -> Tile<T> {
-    // Where the next integer is no longer exact: 2^24 is infinite for an f16, and infinities give NaN.
-    let large = if T::DTYPE == Dtype::F16 { 1 << 11 } else { 1 << 24 };
+    // Where the next integer is no longer exact: 2^24 is infinite for an f16, and infinities give NaN. Products of 8-bit floats
+    // must stay below their largest value.
+    let large = T::DTYPE.exact_integers().min(1 << 24);
     let wide = [large, 1, -large, 3][rank as usize % 4];
-    let sixteen_bits = [2048, 1, 1, 1][rank as usize % 4];
-    tile([wide, sixteen_bits, i64::from(rank) - 2, 100 + i64::from(rank), -7])
+    let sixteen_bits = [large.min(2048), 1, 1, 1][rank as usize % 4];
+    let middle = if large < 100 { 5 } else { 100 };
+    tile([
+        wide,
+        sixteen_bits,
+        i64::from(rank) - 2,
+        middle + i64::from(rank),
+        -7,
+    ])
 }
 
 pub fn a_reduction_is_folded_in_order_wide_and_rounded_once<M: Machine>() {

@@ -25,6 +25,7 @@ macro_rules! kernels {
         /// # Errors
         /// As the collective's own function; or if it has no such algorithm, cannot reduce by that operator, or the team's
         /// memory is not for this algorithm.
+        #[allow(clippy::too_many_arguments, reason = "they are what a task has")]
         #[kernel]
         pub async fn $name<C: Core, T: Element>(
             core: &C,

@@ -49,7 +49,9 @@ fn more_than_two_element_types_are_refused() {
     let message = refused(quote! {
         async fn k<C: Core, T: Element, U: Element, V: Float>(core: &C, x: In<T>, y: In<U>, z: In<V>) -> Result<()> {}
     });
-    assert!(message.starts_with("compiled for every combination of its element types, of which 2 are allowed"));
+    assert!(
+        message.starts_with("compiled for every combination of its element types, of which 2 are allowed")
+    );
 }
 
 #[test]

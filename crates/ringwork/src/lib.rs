@@ -104,12 +104,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 pub mod prelude {
     pub use crate::Result;
+    pub use ringwork_isa::elements::*;
     pub use ringwork_isa::{
         Barrier, Compare, Core, Device, Dtype, Element, Error as KernelError, Float, In, InOut, Notify, Out,
         Rank, ReduceOp, Region, Result as KernelResult, Shared, Signal, Signals, Task, Tile, TileOps,
         part_range, with_dtype,
     };
-    pub use ringwork_isa::elements::*;
     pub use ringwork_macros::{kernel, orchestration};
     pub use ringwork_runtime::{
         Buffer, Captured, ChipOrchestrator, CoreKind, Domain, DomainSpec, Error, Intermediate, Node,

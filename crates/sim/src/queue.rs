@@ -111,19 +111,6 @@ impl<E> EventQueue<E> {
         Some((self.now, event))
     }
 
-    /// The time of the next event.
-    #[must_use]
-    pub fn peek_time(&self) -> Option<u64> {
-        if !self.due.is_empty() {
-            return Some(self.now);
-        }
-        if self.filled == 0 {
-            return None;
-        }
-        let bucket = self.filled.trailing_zeros() as usize + 1;
-        self.later[bucket].iter().map(|(time, _)| *time).min()
-    }
-
     /// Moves the clock to the next event and its bucket's events to where they now belong.
     fn advance(&mut self) -> Option<()> {
         if self.filled == 0 {
@@ -167,7 +154,6 @@ mod tests {
                     heap.push(Reverse((time, sequence)));
                     sequence += 1;
                 } else {
-                    prop_assert_eq!(queue.peek_time(), heap.peek().map(|Reverse((time, _))| *time));
                     prop_assert_eq!(queue.pop(), heap.pop().map(|Reverse(next)| next));
                 }
                 prop_assert_eq!(queue.len(), heap.len());

@@ -8,7 +8,13 @@ const MAX_REPORTED: usize = 8;
 
 /// What is shown when a proof succeeds.
 pub(crate) fn in_words(collective: Collective) -> &'static str {
-    if collective.reduces() {
+    let everybody = |me| {
+        let pieces = collective.golden(me, 2, 0, 2);
+        pieces.iter().all(|piece| piece.ranks == (0..2))
+    };
+    if collective.reduces() && !(everybody(0) && everybody(1)) {
+        "on every rank, the inputs of the ranks before it, each exactly once"
+    } else if collective.reduces() {
         "every input counted exactly once on every rank"
     } else {
         "every element comes exactly once, from its place at its rank"

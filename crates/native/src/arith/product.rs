@@ -4,7 +4,9 @@
 //! fused instruction can come of it: the bits are those of every other platform.
 
 use super::Isa;
-use ringwork_isa::{Float, product_in_blocks};
+use ringwork_isa::Float;
+#[cfg(target_arch = "x86_64")]
+use ringwork_isa::product_in_blocks;
 
 /// As [`ringwork_isa::product`], at the fastest level of this processor.
 pub fn product<T: Float>(c: &mut [T::Wide], a: &[T], b: &[T], shape: [usize; 3]) {

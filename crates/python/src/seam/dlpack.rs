@@ -59,7 +59,10 @@ struct Held {
 
 fn tensor(held: &mut Held, window: &AnyWindow) -> Tensor {
     let dtype = window.dtype();
-    let (code, bits) = (dtype.dlpack_code(), dtype.bytes() as u8 * 8);
+    let (code, bits) = (
+        dtype.dlpack_code(),
+        u8::try_from(dtype.bytes() * 8).unwrap_or(u8::MAX),
+    );
     Tensor {
         data: window.pointer().cast(),
         device: [CPU, 0],
