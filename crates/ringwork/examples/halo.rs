@@ -9,7 +9,7 @@ fn main() -> ringwork::Result<()> {
     let (rank, size) = (comm.rank(), comm.size());
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
     // One value on each side belongs to a neighbour.
-    let mut line = vec![rank as f32; INNER + 2];
+    let mut line = [rank as f32; INNER + 2];
     for _ in 0..10 {
         let (first, last) = ([line[1]], [line[INNER]]);
         let (mut from_left, mut from_right) = ([0.0], [0.0]);

@@ -470,8 +470,8 @@ fn intermediates_that_take_the_place_of_others_do_not_race_with_them() {
         for _ in 0..10 {
             orch.scope(|orch| {
                 let between = orch.intermediate::<i32>(Device(0), 1000)?;
-                orch.submit(Device(0), copy_over::task(&x, &between))?;
-                orch.submit(Device(0), copy_over::task(&between, &x)).map(drop)
+                orch.submit(Device(0), copy_over::task(&x, between))?;
+                orch.submit(Device(0), copy_over::task(between, &x)).map(drop)
             })?;
         }
         Ok(())

@@ -357,7 +357,7 @@ fn a_wait_that_lasts_is_told_of_once_before_its_limit() {
     let node = Node::builder()
         .devices([0, 1])
         .wait_limit(Duration::from_secs(5))
-        .on_wait(move |what| listener.lock().unwrap().push(what.to_owned()));
+        .on_long_wait(move |what| listener.lock().unwrap().push(what.to_owned()));
     let node = node.launch().unwrap();
     let mut port = node.open_port::<u8>(B, 4, 1).unwrap();
     let error = node.run(|orch| {

@@ -117,7 +117,8 @@ fn a_notify_points_to_the_end_of_the_wait_that_it_ended() {
     let wait = waits[0];
     assert_eq!(wait.row, 1);
     assert!(
-        wait.label.starts_with("signal \"row\"[0] of rank 1 (timeline.rs:"),
+        wait.label
+            .starts_with("signal \"row\"[0] of rank 1 (timeline.rs:"),
         "{}",
         wait.label
     );

@@ -181,7 +181,7 @@ mod tests {
         let better = |a: u8, b: u8| match distance(&a).total_cmp(&distance(&b)) {
             Ordering::Less => a,
             Ordering::Greater => b,
-            Ordering::Equal if a % 2 == 0 => a,
+            Ordering::Equal if a.is_multiple_of(2) => a,
             Ordering::Equal => b,
         };
         let past = largest + 1;

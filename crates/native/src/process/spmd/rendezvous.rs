@@ -332,6 +332,8 @@ impl Attendant {
 
 #[cfg(all(test, not(miri)))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
     use super::*;
 
     /// An address of a test, and what rank `rank` of `size` says who comes to it.
@@ -378,7 +380,7 @@ mod tests {
         let silent: Vec<Wire> = (0..40)
             .map(|_| {
                 connect(
-                    &[address.clone()],
+                    std::slice::from_ref(&address),
                     "rank 0",
                     Listens::Already,
                     Instant::now() + LONG,
