@@ -3,16 +3,12 @@
 
 use ringwork_collectives::catalogue::CATALOGUE;
 use ringwork_proofs::{Size, workloads};
-use std::time::{Duration, Instant};
-
-/// For the whole catalogue, also on a busy machine.
-const MOST_SECONDS: u64 = 60;
+use std::time::Duration;
 
 const CALLS: u32 = 3;
 
 #[test]
 fn every_algorithm_of_the_catalogue_is_proved_on_two_to_sixteen_ranks() {
-    let begin = Instant::now();
     let (mut programs, mut instructions, mut elapsed) = (0, 0, Duration::ZERO);
     for workload in workloads() {
         for ranks in (2..=16).filter(|ranks| workload.fits(*ranks)) {
@@ -33,6 +29,4 @@ fn every_algorithm_of_the_catalogue_is_proved_on_two_to_sixteen_ranks() {
     let each = elapsed.as_nanos() / u128::from(instructions.max(1));
     println!("{programs} programs, {instructions} instructions in {elapsed:?}: {each} ns each");
     assert!(programs >= 15 * 3 * CATALOGUE.len(), "{programs}");
-    let seconds = begin.elapsed().as_secs();
-    assert!(seconds < MOST_SECONDS, "{programs} programs took {seconds} s");
 }
