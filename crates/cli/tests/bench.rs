@@ -239,7 +239,10 @@ fn pictures_stand_alone() {
             path.to_str().unwrap(),
         ]);
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.contains("<polyline") && !text.contains("src="), "{text}");
+        assert!(
+            text.contains("class=\"curve\"") && !text.contains("src="),
+            "{text}"
+        );
     }
     std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -141,7 +141,7 @@ fn an_integer_where_a_kernel_takes_floats_is_refused_with_what_is_allowed() {
             error,
             format!(
                 "argument {index} (`{name}`) of kernel `{kernel}`: expected elements of type f32, f16, bf16, f64, \
-                 got a region of 2 i32"
+                 f8e4m3, f8e5m2, got a region of 2 i32"
             )
         );
         task.args[index] = before;

@@ -37,10 +37,11 @@ fn as_ranks(name: &str, ranks: u32) -> Vec<ExitStatus> {
 }
 
 /// Every example and how it is run: alone, or as so many ranks.
-const ALONE: [&str; 13] = [
+const ALONE: [&str; 14] = [
     "all_reduce_task",
     "graph",
     "neighbours",
+    "parallel_step",
     "pipeline",
     "predict",
     "prove",

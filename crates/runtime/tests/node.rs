@@ -339,7 +339,7 @@ fn panics_and_exits_are_told_apart_and_say_where() {
         .to_string();
     assert_eq!(
         left,
-        "node, chip 1, kernel `leave`: it exited with code 3; it was last seen in: idle"
+        "node, chip 1, kernel `leave`: it exited with code 3; it was last seen in: kernel `leave`, before its first instruction"
     );
     let gone = node
         .run(|orch| orch.submit(Device(1), leave::task(3)))

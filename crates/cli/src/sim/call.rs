@@ -454,7 +454,8 @@ mod tests {
         let topology = Topology::preset("ring-3").unwrap();
         for collective in Collective::ALL
             .into_iter()
-            .filter(|one| !matches!(one, Collective::Barrier | Collective::AllReduce))
+            // Of an exclusive scan rank 0 gets nothing.
+            .filter(|one| !matches!(one, Collective::Barrier | Collective::AllReduce | Collective::ExclusiveScan))
         {
             let call = Call {
                 timing_only: true,
