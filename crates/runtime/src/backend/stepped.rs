@@ -82,6 +82,7 @@ pub(super) enum SteppedError {
     NoThread(std::io::Error),
     #[error("the {what} did not answer within {limit_ms} ms")]
     Silent { what: &'static str, limit_ms: u128 },
+    #[cfg(feature = "sim")]
     #[error("{what} needs {need_bytes} bytes of memory and {have_bytes} are free; ask for less or free some")]
     OutOfMemory {
         what: String,
