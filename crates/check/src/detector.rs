@@ -79,7 +79,7 @@ struct Life {
     tickets: BTreeMap<u64, Ticket>,
 }
 
-/// See the [module](self).
+/// A detector of races, misuse and deadlocks in what kernels do.
 #[derive(Debug)]
 pub struct Detector {
     run: Run,

@@ -114,7 +114,7 @@ struct Inner {
     kernels: RefCell<Vec<Option<TaskKernel>>>,
 }
 
-/// See the [module](self).
+/// A machine without time: it runs tasks one instruction at a time, under a detector.
 #[derive(Clone)]
 pub struct Machine {
     inner: Rc<Inner>,

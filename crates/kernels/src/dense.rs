@@ -2,7 +2,7 @@
 //!
 //! Every operand is a block: rows and columns of a tensor. Tiles of it go through the core one after the other, so a
 //! matrix may be larger than what a core holds. Each operation rounds to the elements' type, and has the same bits on
-//! every platform; [`gemm`] adds up in the wider type and rounds once.
+//! every platform; [`gemm()`] adds up in the wider type and rounds once.
 
 use ringwork_isa::{
     Arg, Argument, Block, Core, Element, Error, Float, In, Out, Parameter, ReduceOp, Result, Tag, Tile,
@@ -114,7 +114,7 @@ pub async fn div<C: Core, T: Float>(
     Ok(())
 }
 
-/// A function of every element, for [`map`].
+/// A function of every element, for [`map()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// `e` to the power of it.

@@ -73,9 +73,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything that a program with kernels and an orchestration needs.
 ///
-/// [`Error`] and [`Result`] are those of `main` and of orchestrations on the host. Under `#[kernel]` and `#[orchestration]`
+/// [`Error`](enum@Error) and [`Result`] are those of `main` and of orchestrations on the host. Under `#[kernel]` and `#[orchestration]`
 /// the attribute makes `Result<()>` the kernels' result. A function that helps a kernel, and has no attribute, returns
-/// [`KernelResult`].
+/// [`KernelResult`](prelude::KernelResult).
 ///
 /// ```
 /// use ringwork::prelude::*;

@@ -2,7 +2,7 @@
 //!
 //! Everything above speaks to a [`Backend`] in the types of this module, and cannot tell processes from a
 //! simulation. To add a platform, implement `Backend` in a file beside [`native`], or a machine that is
-//! [stepped](stepped) as in `sim` and [`check`], and name it in [`Platform`] and [`launch`]. Of the crate
+//! [stepped] as in `sim` and [`check`], and name it in [`Platform`] and [`launch`]. Of the crate
 //! `ringwork-native` a platform needs the [`Interrupter`] only.
 
 pub(crate) mod check;

@@ -80,7 +80,7 @@ macro_rules! f8 {
                 f32::from_bits(value.to_bits() | sign)
             }
 
-            /// The nearest, ties to even; what is too large does not saturate (see the [module](self)).
+            /// The nearest, ties to even; what is too large does not saturate.
             #[must_use]
             #[inline(always)]
             #[allow(clippy::cast_possible_truncation, reason = "the code has 7 bits")]
