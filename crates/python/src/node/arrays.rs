@@ -19,28 +19,24 @@ impl HostArray<'_> {
     }
 }
 
-/// What NumPy calls a type; bf16 by the name of `ml_dtypes`.
-fn numpy_name(dtype: Dtype) -> &'static str {
+/// Whole numbers as wide as the elements of a type that NumPy does not have; `None` if it has the type.
+fn bits_of(dtype: Dtype) -> Option<&'static str> {
     match dtype {
-        Dtype::F32 => "float32",
-        Dtype::F16 => "float16",
-        Dtype::BF16 => "bfloat16",
-        Dtype::F64 => "float64",
-        Dtype::I8 => "int8",
-        Dtype::U8 => "uint8",
-        Dtype::I32 => "int32",
-        Dtype::I64 => "int64",
+        Dtype::BF16 => Some("uint16"),
+        Dtype::F8E4M3 | Dtype::F8E5M2 => Some("uint8"),
+        _ => None,
     }
 }
 
-/// NumPy's dtype for elements; `uint16` for bf16 if `ml_dtypes` is not there.
+/// NumPy's dtype for elements. Types that NumPy does not have are those of `ml_dtypes`, or their bits if that is not there.
 fn numpy_dtype<'py>(py: Python<'py>, dtype: Dtype) -> PyResult<Bound<'py, PyAny>> {
-    if dtype != Dtype::BF16 {
-        return Ok(PyString::new(py, numpy_name(dtype)).into_any());
-    }
+    let name = dtype.array_name();
+    let Some(bits) = bits_of(dtype) else {
+        return Ok(PyString::new(py, name).into_any());
+    };
     match py.import("ml_dtypes") {
-        Ok(module) => module.getattr("bfloat16"),
-        Err(_) => Ok(PyString::new(py, "uint16").into_any()),
+        Ok(module) => module.getattr(name),
+        Err(_) => Ok(PyString::new(py, bits).into_any()),
     }
 }
 
@@ -59,14 +55,13 @@ pub(crate) fn from_host<'py>(
     };
     let name = array.getattr("dtype")?.getattr("name")?.to_string();
     let dtype = match (wanted, name.as_str()) {
-        // Its bits: NumPy has no bf16 of its own.
-        (Some(Dtype::BF16), "uint16") => Dtype::BF16,
+        (Some(wanted), bits) if bits_of(wanted) == Some(bits) => wanted,
         _ => parse_dtype(py, call, &name)?,
     };
     if let Some(wanted) = wanted
         && wanted != dtype
     {
-        let name = numpy_name(wanted);
+        let name = wanted.array_name();
         let problem =
             format!("the array is {dtype} and the memory {wanted}; convert it with astype(\"{name}\")");
         return Err(argument(py, call, &problem));

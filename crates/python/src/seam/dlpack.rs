@@ -6,7 +6,6 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 use ringwork_communicator::AnyWindow;
-use ringwork_isa::Dtype;
 use std::ffi::{CStr, c_void};
 
 /// `kDLCPU`.
