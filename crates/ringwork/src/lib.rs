@@ -89,9 +89,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// }
 ///
 /// async fn checked<C: Core>(core: &C, y: InOut<f32>, by: f32) -> KernelResult<()> {
-///     let mut tile: Tile<f32> = core.load(y).await?;
-///     core.scale(&mut tile, by).await?;
-///     core.store(y, &tile).await
+///     let tile: Tile<f32> = core.load(y).await?;
+///     let scaled = core.scale(&tile, by.into(), 0.0).await?;
+///     core.store(y, &scaled).await
 /// }
 ///
 /// fn main() -> Result<()> {
