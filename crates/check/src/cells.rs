@@ -72,7 +72,7 @@ pub(crate) struct Cell {
     has_several_writers: bool,
 }
 
-/// What was found out when a cell was written.
+/// The findings of one write to a signal cell.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub(crate) broken: Option<Broken>,

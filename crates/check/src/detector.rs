@@ -42,7 +42,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::panic::Location;
 
-/// Who does instructions, as a number. Numbers of agents that have ended are used again.
+/// The number of an agent, which does instructions one after the other. Numbers of agents that have ended are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentId(u32);
 
@@ -51,7 +51,7 @@ pub struct AgentId(u32);
 pub struct Moment(Clock);
 
 impl Moment {
-    /// What is known at either.
+    /// The events known at either of two moments.
     pub fn join(&mut self, other: &Moment) {
         self.0.join(&other.0);
     }
@@ -204,7 +204,7 @@ impl Detector {
         self.run.knows(agent).join(&of.0);
     }
 
-    /// What is known to whoever has seen a signal compare so.
+    /// The events that an agent knows once it has seen a signal compare so.
     #[must_use]
     pub fn released_by(&self, signal: &Signal, compare: Compare, operand: i32) -> Moment {
         let clock = self.run.released_by(signal, compare, operand);
@@ -398,7 +398,7 @@ impl Detector {
         new
     }
 
-    /// What was found so far.
+    /// The faults found so far.
     #[must_use]
     pub fn checked(&self) -> Checked {
         Checked {

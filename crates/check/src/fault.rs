@@ -1,4 +1,4 @@
-//! What is wrong with a program, in the words of its lines.
+//! The faults of a program, named by its lines.
 
 use ringwork_isa::{Error, Site, Waited};
 use std::fmt;
