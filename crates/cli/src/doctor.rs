@@ -2,11 +2,13 @@
 
 use crate::output::say;
 use ringwork::native::host_probe::{Finding, Verdict, probe};
+use ringwork_mpi::Library;
 use serde_json::json;
 use std::process::ExitCode;
 
 pub(crate) fn run(as_json: bool) -> ExitCode {
-    let findings = probe();
+    let mut findings = probe();
+    findings.push(mpi());
     let missing = findings
         .iter()
         .filter(|finding| finding.verdict == Verdict::Missing)
@@ -41,5 +43,21 @@ pub(crate) fn run(as_json: bool) -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// The MPI libraries by which ranks on several hosts can meet. One host needs none.
+fn mpi() -> Finding {
+    let found: Vec<String> = Library::installed().iter().map(Library::to_string).collect();
+    let (verdict, value) = if found.is_empty() {
+        let none = "none; ranks on several hosts need one, a single host does not";
+        (Verdict::Note, none.to_owned())
+    } else {
+        (Verdict::Fine, format!("over several hosts: {}", found.join("; ")))
+    };
+    Finding {
+        name: "MPI",
+        value,
+        verdict,
     }
 }
