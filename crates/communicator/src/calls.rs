@@ -2,9 +2,7 @@
 
 use crate::Communicator;
 use crate::buffer::{Source, Target};
-use crate::erased::{AnyInput, AnyOutput};
-use crate::error::{Error, Result};
-use crate::station::Station;
+use crate::error::Result;
 use ringwork_isa::{Algorithm, Collective, Element, ReduceOp};
 
 impl Communicator {
@@ -276,39 +274,8 @@ impl Communicator {
     }
 }
 
-impl Station {
-    /// Compares the counts of all ranks, then makes the call.
-    pub(crate) fn all_to_all_v_agreeing(
-        &self,
-        (input, sends): (AnyInput<'_>, &[usize]),
-        (output, receives): (AnyOutput<'_>, &[usize]),
-    ) -> Result<()> {
-        self.check_home("all_to_all_v", input.home())?;
-        self.check_home("all_to_all_v", output.home())?;
-        let problem = counts_problem((input.len(), sends), (output.len(), receives), self.size());
-        // If the arguments of this rank are wrong, it sends that instead of its counts, so that no rank waits for it.
-        let word = |count: &usize| {
-            if problem.is_some() {
-                -1
-            } else {
-                i64::try_from(*count).unwrap_or(-1)
-            }
-        };
-        let ranks = self.size() as usize;
-        let mut mine: Vec<i64> = sends.iter().chain(receives).map(word).collect();
-        mine.resize(2 * ranks, -1);
-        let mut all = vec![0i64; 2 * ranks * ranks];
-        self.all_gather(mine[..].input().into(), all.output().into())?;
-        if let Some(problem) = problem {
-            return Err(Error::arguments("all_to_all_v", problem));
-        }
-        let counts = agreed(&all, ranks).map_err(|problem| Error::arguments("all_to_all_v", problem))?;
-        self.all_to_all_v(input, output, &counts)
-    }
-}
-
 /// What is wrong with one rank's counts, if anything.
-fn counts_problem(
+pub(crate) fn counts_problem(
     (input, sends): (usize, &[usize]),
     (output, receives): (usize, &[usize]),
     ranks: u32,
@@ -331,7 +298,7 @@ fn counts_problem(
 }
 
 /// The counts from every rank to every rank, if sender and receiver agree about each.
-fn agreed(all: &[i64], ranks: usize) -> std::result::Result<Vec<usize>, String> {
+pub(crate) fn agreed(all: &[i64], ranks: usize) -> std::result::Result<Vec<usize>, String> {
     let count = |from: usize, to: usize| {
         let (sends, receives) = (all[from * 2 * ranks + to], all[to * 2 * ranks + ranks + from]);
         if sends < 0 || receives < 0 {

@@ -171,6 +171,12 @@ impl Chooser {
         self.cores
     }
 
+    /// The algorithm that the program or the environment asks for, whatever the size.
+    pub(crate) fn asked(&self, operation: Collective) -> Option<Algorithm> {
+        let asked = index_of(operation).and_then(|index| self.asked[index]);
+        asked.map(|(way, _)| way)
+    }
+
     /// Sets the algorithm of `operation`; `None` returns to the rules.
     ///
     /// # Errors

@@ -9,18 +9,38 @@ use std::time::Duration;
 pub(crate) struct Environment {
     pub(crate) rank: Rank,
     pub(crate) size: u32,
+    /// Whether the starter says that some of the ranks are on other hosts.
+    pub(crate) over_hosts: bool,
+    /// Who started it, and the variable that says how many ranks there are.
+    pub(crate) starter: &'static Starter,
     /// The address where the ranks meet.
     pub(crate) rendezvous: String,
     pub(crate) timeout: Duration,
 }
 
 /// A starter of ranks: the variables it sets.
-struct Starter {
-    name: &'static str,
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Starter {
+    pub(crate) name: &'static str,
     rank: &'static str,
-    size: &'static str,
+    pub(crate) size: &'static str,
+    /// How many ranks are on this host, or how many hosts there are.
+    hosts: Hosts,
+    /// Whether its ranks can meet by MPI.
+    pub(crate) has_mpi: bool,
     /// Together they identify the job. Variables that are not set count as empty.
     job: &'static [&'static str],
+}
+
+/// How a starter tells of hosts.
+#[derive(Debug, PartialEq, Eq)]
+enum Hosts {
+    /// All ranks are on one.
+    One,
+    /// The variable has the number of ranks on this host.
+    RanksHere(&'static str),
+    /// The first of the variables that is set has the number of hosts.
+    Count([&'static str; 2]),
 }
 
 /// The order matters: a specific starter inside a general one wins.
@@ -29,18 +49,24 @@ const STARTERS: [Starter; 5] = [
         name: "ringwork",
         rank: "RINGWORK_RANK",
         size: "RINGWORK_SIZE",
+        hosts: Hosts::One,
+        has_mpi: false,
         job: &["RINGWORK_RENDEZVOUS"],
     },
     Starter {
         name: "torchrun",
         rank: "RANK",
         size: "WORLD_SIZE",
+        hosts: Hosts::RanksHere("LOCAL_WORLD_SIZE"),
+        has_mpi: false,
         job: &["MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"],
     },
     Starter {
         name: "openmpi",
         rank: "OMPI_COMM_WORLD_RANK",
         size: "OMPI_COMM_WORLD_SIZE",
+        hosts: Hosts::RanksHere("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        has_mpi: true,
         job: &[
             "PMIX_NAMESPACE",
             "OMPI_MCA_ess_base_jobid",
@@ -51,12 +77,16 @@ const STARTERS: [Starter; 5] = [
         name: "pmi",
         rank: "PMI_RANK",
         size: "PMI_SIZE",
+        hosts: Hosts::RanksHere("MPI_LOCALNRANKS"),
+        has_mpi: true,
         job: &["PMI_ID_MAP", "PMI_PORT", "HYDI_CONTROL_FD", "PMI_JOBID"],
     },
     Starter {
         name: "slurm",
         rank: "SLURM_PROCID",
         size: "SLURM_NTASKS",
+        hosts: Hosts::Count(["SLURM_STEP_NUM_NODES", "SLURM_NNODES"]),
+        has_mpi: true,
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
 ];
@@ -84,11 +114,12 @@ impl Environment {
                 .map_err(|_| bad(name, &value, "it is no number".into()))
         };
         let (rank, size) = (number(starter.rank)?, number(starter.size)?);
-        if size == 0 || size > MAX_RANKS {
+        let over_hosts = starter.over_hosts(size, &get);
+        if size == 0 || size > MAX_RANKS && !over_hosts {
             return Err(bad(
                 starter.size,
                 &size.to_string(),
-                format!("a job has 1 to {MAX_RANKS} ranks"),
+                format!("a job has 1 to {MAX_RANKS} ranks on a host"),
             ));
         }
         if rank >= size {
@@ -116,9 +147,26 @@ impl Environment {
         Ok(Environment {
             rank: Rank(rank),
             size,
+            over_hosts,
+            starter,
             rendezvous,
             timeout,
         })
+    }
+}
+
+impl Starter {
+    /// Whether it says that some of the `size` ranks are on other hosts. What it does not say is taken for no.
+    fn over_hosts(&self, size: u32, get: impl Fn(&str) -> Option<String>) -> bool {
+        let number = |name: &str| get(name).and_then(|value| value.parse::<u32>().ok());
+        match &self.hosts {
+            Hosts::One => false,
+            Hosts::RanksHere(name) => number(name).is_some_and(|here| here < size),
+            Hosts::Count(names) => names
+                .iter()
+                .find_map(|name| number(name))
+                .is_some_and(|hosts| hosts > 1),
+        }
     }
 }
 
@@ -207,6 +255,31 @@ mod tests {
             ])
             .is_ok()
         );
+    }
+
+    #[test]
+    fn ranks_on_other_hosts_are_noticed_and_may_be_many() {
+        let open_mpi = |size: &str, here: &str| {
+            read(&[
+                ("OMPI_COMM_WORLD_RANK", "0"),
+                ("OMPI_COMM_WORLD_SIZE", size),
+                ("OMPI_COMM_WORLD_LOCAL_SIZE", here),
+                ("PMIX_NAMESPACE", "7"),
+            ])
+        };
+        assert!(open_mpi("4", "2").unwrap().over_hosts);
+        assert!(!open_mpi("4", "4").unwrap().over_hosts);
+        assert!(open_mpi("100", "50").is_ok());
+        assert!(open_mpi("100", "100").is_err());
+        let slurm = |nodes: &str| {
+            let job = [
+                ("SLURM_PROCID", "0"),
+                ("SLURM_NTASKS", "4"),
+                ("SLURM_JOB_ID", "7"),
+            ];
+            read(&[&job[..], &[("SLURM_NNODES", nodes)]].concat())
+        };
+        assert!(slurm("2").unwrap().over_hosts && !slurm("1").unwrap().over_hosts);
     }
 
     #[test]

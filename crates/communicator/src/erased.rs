@@ -78,6 +78,14 @@ impl AnyInput<'_> {
 }
 
 impl AnyOutput<'_> {
+    /// The same elements, to be read first.
+    pub(crate) fn as_input(&self) -> AnyInput<'_> {
+        match self {
+            AnyOutput::Own(dtype, bytes) => AnyInput::Own(*dtype, bytes.as_input()),
+            AnyOutput::Window(held) => AnyInput::Window(held),
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn dtype(&self) -> Dtype {
         match self {

@@ -98,6 +98,17 @@ pub enum Error {
     /// The thread for non-blocking calls could not be started, or has ended.
     #[error("the thread for non-blocking calls: {0}")]
     Worker(#[source] std::io::Error),
+    /// MPI, which joins ranks on several hosts.
+    #[error("{0}")]
+    Mpi(#[from] ringwork_mpi::Error),
+    /// The launcher started ranks on other hosts that cannot meet.
+    #[error("{launcher} started ranks on several hosts: {problem}")]
+    OverHosts {
+        /// Who started them.
+        launcher: &'static str,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
     /// A collective failed: ranks disagree.
     #[error("{0}")]
     Collective(#[from] ringwork_isa::Error),

@@ -1,22 +1,24 @@
 //! Sharing memory after the start, splitting into groups, and going on without the dead.
 
+use crate::buffer::{Source, Target};
 use crate::error::{Error, Result};
+use crate::hosts::{Spread, free_tag, take_tag};
 use crate::{Communicator, layout, platform};
 use ringwork_isa::{Rank, ReduceOp, Segment};
 use ringwork_native::segment::{Attached, Layout};
 use std::sync::Arc;
 
 impl Communicator {
-    /// A segment for all ranks, created by rank 0. A collective call.
+    /// A segment for all ranks of each host, created by the lowest of them. A collective call.
     pub(crate) fn share(&self, what: &str, plan: impl FnOnce() -> Result<Layout>) -> Result<Attached> {
         let make = || Ok(Attached::create(what, plan()?)?);
         self.hand_out(0, make)
     }
 
-    /// Distributes the segment that rank `leader` creates to the ranks that name it as their leader. A collective
-    /// call of all ranks: each takes part in its own group. All succeed, or all fail.
+    /// Distributes the segment that rank `leader` of this host creates to the ranks that name it as their leader. A
+    /// collective call of all ranks: each takes part in its own group. All succeed, or all fail.
     fn hand_out(&self, leader: u32, make: impl FnOnce() -> Result<Attached>) -> Result<Attached> {
-        let mut made = (leader == self.rank()).then(make).transpose();
+        let mut made = (leader == self.place.me.0).then(make).transpose();
         let offered = match &made {
             Ok(Some(segment)) => self.attendant.offer(segment).map(Some),
             _ => Ok(None),
@@ -30,8 +32,10 @@ impl Communicator {
             Ok(Some(segment)) => segment.layout().nonce,
             _ => 0,
         };
-        let mut nonces = vec![0i64; self.size() as usize];
-        self.all_gather(&[nonce.cast_signed()], &mut nonces)?;
+        let mut nonces = vec![0i64; self.ranks_here() as usize];
+        let nonce = [nonce.cast_signed()];
+        let (mine, all) = (nonce[..].input().into(), nonces.output().into());
+        self.station()?.here().all_gather(mine, all)?;
         let outcome = made.and_then(|made| match (made, nonces[leader as usize].cast_unsigned()) {
             (Some(segment), _) => Ok(segment),
             (None, 0) => Err(no_memory(leader)),
@@ -78,15 +82,37 @@ impl Communicator {
     /// that are made at this moment must still call it, with a group of themselves.
     fn group_of(&self, ranks: &[u32]) -> Result<Communicator> {
         let number = Segment(self.fresh_segment());
-        let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
-        let leader = ranks.first().copied().unwrap_or(self.rank());
+        let spread = self.spread_of(ranks)?;
+        let here: Vec<u32> = match &self.spread {
+            Some(spread) => ranks.iter().filter_map(|rank| spread.local_of(*rank)).collect(),
+            None => ranks.to_vec(),
+        };
+        let size = u32::try_from(here.len()).unwrap_or(u32::MAX);
+        let leader = here.first().copied().unwrap_or(self.place.me.0);
         let make = || Ok(Attached::create("a communicator", layout::plan(number, size)?)?);
         let home = self.hand_out(leader, make)?;
-        self.successor(home, ranks)
+        self.successor(home, &here, spread)
     }
 
-    fn successor(&self, home: Attached, ranks: &[u32]) -> Result<Communicator> {
+    /// Where these ranks are, if they are on several hosts. A collective call of all ranks, if some are on other hosts.
+    fn spread_of(&self, ranks: &[u32]) -> Result<Option<Arc<Spread>>> {
+        let Some(spread) = &self.spread else {
+            return Ok(None);
+        };
+        // The groups that are made at this moment have no rank in common, so they may have the same tag.
+        let mut tag = [i64::from(free_tag())];
+        self.all_reduce(&mut tag, ReduceOp::Max)?;
+        let tag = take_tag(u32::try_from(tag[0]).unwrap_or(u32::MAX))?;
         let me = ranks.iter().position(|rank| *rank == self.rank());
+        let me = me.and_then(|me| u32::try_from(me).ok()).unwrap_or(u32::MAX);
+        let members = ranks.iter().map(|rank| spread.members[*rank as usize].clone());
+        let spread = Spread::new(me, members.collect(), tag)?;
+        Ok((spread.hosts.len() > 1).then(|| Arc::new(spread)))
+    }
+
+    /// A communicator of these `ranks` of this host, and of others as `spread` says.
+    fn successor(&self, home: Attached, ranks: &[u32], spread: Option<Arc<Spread>>) -> Result<Communicator> {
+        let me = ranks.iter().position(|rank| *rank == self.place.me.0);
         let me = me
             .and_then(|me| u32::try_from(me).ok())
             .ok_or_else(|| Error::arguments("split", "a group without this rank"))?;
@@ -97,7 +123,7 @@ impl Communicator {
         let attendant = Arc::clone(&self.attendant);
         Communicator::on(
             home,
-            Rank(me),
+            (Rank(me), spread),
             members,
             attendant,
             Arc::clone(&self.rules),
@@ -136,6 +162,10 @@ impl Communicator {
     /// # Errors
     /// If a survivor does not come in time.
     pub fn shrink(&self) -> Result<Communicator> {
+        if self.spread.is_some() {
+            let problem = "a communicator over several hosts cannot go on after a death; start the job again";
+            return Err(Error::arguments("shrink", problem));
+        }
         // Frees the ranks that have not noticed yet from their waits.
         self.abort("shrinking");
         let nonce = self.home.layout().nonce;
@@ -146,7 +176,7 @@ impl Communicator {
         };
         loop {
             let (survivors, home) = self.attendant.regroup(nonce, &self.members, self.timeout, make)?;
-            let rest = self.successor(home, &survivors)?;
+            let rest = self.successor(home, &survivors, None)?;
             // Either all ranks that arrive in this meeting leave it, or none does, so the survivors agree (see
             // `regroup`). A rank for which it fails comes again: at most once for each death.
             match rest.barrier() {

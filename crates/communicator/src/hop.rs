@@ -38,7 +38,8 @@ impl Communicator {
     /// COMM-2; or if there is no memory.
     pub fn hop_probe(&self) -> Result<HopProbe> {
         let number = Segment(self.fresh_segment());
-        let plan = || Ok(Layout::windows(number, self.size(), 1, 0).map_err(ringwork_native::Error::from)?);
+        let plan =
+            || Ok(Layout::windows(number, self.ranks_here(), 1, 0).map_err(ringwork_native::Error::from)?);
         let cells = self.share("a probe", plan)?;
         let layout = cells.layout();
         let signals = Signals {

@@ -19,7 +19,8 @@
 //!   ranks disagree, both get an error that names both calls.
 //! - **COMM-2 (ends).** Every call ends: done, a peer died or left, aborted, or the deadline passed.
 //! - **COMM-3 (exact).** The same bits on every rank, whatever the size and the algorithm, unless the caller asked
-//!   for an algorithm that is not exact.
+//!   for an algorithm that is not exact. Over several hosts: the same bits on every rank, in an order that depends on which
+//!   ranks share a host, unless the caller asked for an algorithm that is exact.
 //! - **COMM-4 (in order).** Calls are made in the order in which the program begins them, pending or not.
 //!
 //! A communicator can move to another thread; two threads that communicate need two communicators.
@@ -28,11 +29,13 @@ mod buffer;
 mod calls;
 mod checks;
 mod choose;
+mod context;
 mod environment;
 mod erased;
 mod error;
 mod groups;
 mod hop;
+mod hosts;
 mod layout;
 mod lending;
 mod operations;
@@ -54,7 +57,9 @@ pub use usable::{choices, choosable};
 
 use buffer::Held;
 use choose::{Chooser, Rules};
+use context::CallContext;
 use environment::Environment;
+use hosts::{Hosts, Spread};
 use layout::Place;
 use ringwork_isa::{Collective, Dtype, Element, Error as CoreError, MAX_RANKS, Rank, Segment};
 use ringwork_native::Neighbours;
@@ -72,10 +77,12 @@ use worker::Worker;
 #[derive(Debug)]
 pub struct Communicator {
     /// `None` while the worker owns it.
-    station: RefCell<Option<Box<Station>>>,
+    station: RefCell<Option<Box<CallContext>>>,
     worker: RefCell<Option<Worker>>,
     home: Arc<Attached>,
     place: Place,
+    /// Where the ranks are, if some are on other hosts. The other fields are of the ranks on this host.
+    spread: Option<Arc<Spread>>,
     members: Vec<Peer>,
     attendant: Arc<Attendant>,
     rules: Arc<Rules>,
@@ -85,7 +92,7 @@ pub struct Communicator {
 }
 
 impl Communicator {
-    /// Joins the job that this process was started in.
+    /// Joins the job that this process was started in. If its launcher has started ranks on several hosts, MPI joins them.
     ///
     /// A process may join again: every rank must then do so as often, and gets another communicator.
     ///
@@ -98,6 +105,8 @@ impl Communicator {
         let Environment {
             rank,
             size,
+            over_hosts,
+            starter,
             rendezvous,
             timeout,
         } = Environment::read(get)?;
@@ -105,7 +114,14 @@ impl Communicator {
         // A separate address for each join. Otherwise a rank that joins for the second time finds the socket of the
         // first.
         let rendezvous = format!("{rendezvous}-{}", JOINED.fetch_add(1, Ordering::Relaxed));
-        Communicator::meet(&rendezvous, rank, size, rules, timeout)
+        if over_hosts {
+            let spread = Arc::new(hosts::meet(starter, size)?);
+            if spread.hosts.len() > 1 {
+                let (rank, size) = (Rank(spread.local_rank()), spread.ranks_here());
+                return Communicator::meet(&rendezvous, rank, size, Some(spread), rules, timeout);
+            }
+        }
+        Communicator::meet(&rendezvous, rank, size, None, rules, timeout)
     }
 
     /// Joins the `size` processes of this user and host that name the same `name`, as `rank`; no variable of the environment
@@ -122,13 +138,14 @@ impl Communicator {
         let rules = Arc::new(Rules::read(|name: &str| std::env::var(name).ok())?);
         // An address is at most 107 bytes, and a name may be longer.
         let rendezvous = format!("ringwork-join-{:016x}", ringwork_isa::signature_hash(name));
-        Communicator::meet(&rendezvous, Rank(rank), size, rules, timeout)
+        Communicator::meet(&rendezvous, Rank(rank), size, None, rules, timeout)
     }
 
     fn meet(
         rendezvous: &str,
         rank: Rank,
         size: u32,
+        spread: Option<Arc<Spread>>,
         rules: Arc<Rules>,
         timeout: Duration,
     ) -> Result<Communicator> {
@@ -139,7 +156,10 @@ impl Communicator {
         };
         let (members, home) = attendant.meet(rendezvous, rank, size, timeout, make)?;
         attendant.watch(&members)?;
-        let comm = Communicator::on(home, rank, members, attendant, rules, timeout)?;
+        let comm = Communicator::on(home, (rank, spread), members, attendant, rules, timeout)?;
+        if let Some(spread) = &comm.spread {
+            hosts::start(&comm.home, spread)?;
+        }
         // No rank continues, or even ends, before all ranks watch all others.
         comm.barrier()?;
         Ok(comm)
@@ -159,7 +179,7 @@ impl Communicator {
 
     fn on(
         home: Attached,
-        rank: Rank,
+        (rank, spread): (Rank, Option<Arc<Spread>>),
         members: Vec<Peer>,
         attendant: Arc<Attendant>,
         rules: Arc<Rules>,
@@ -167,16 +187,25 @@ impl Communicator {
     ) -> Result<Communicator> {
         let home = Arc::new(home);
         attendant.tell(&home, &members);
+        if let Some(spread) = &spread {
+            hosts::register(&home, spread);
+        }
         let place = Place::new(home.layout(), rank);
         let cores = ringwork_native::ranks::cores_of(&members);
         let chooser = Chooser::new(Arc::clone(&rules), rank.0, place.layout.ranks, cores);
         let neighbours = Neighbours::of(rank, &members);
-        let station = Station::new(Arc::clone(&home), place, chooser, cores, neighbours, timeout)?;
+        let mut station = Station::new(Arc::clone(&home), place, chooser, cores, neighbours, timeout)?;
+        station.spread.clone_from(&spread);
+        let context = match &spread {
+            Some(spread) => CallContext::Hosts(Hosts::new(station, Arc::clone(spread))),
+            None => CallContext::Host(station),
+        };
         Ok(Communicator {
-            station: RefCell::new(Some(Box::new(station))),
+            station: RefCell::new(Some(Box::new(context))),
             worker: RefCell::new(None),
             home,
             place,
+            spread,
             members,
             attendant,
             rules,
@@ -188,12 +217,19 @@ impl Communicator {
     /// This process's rank.
     #[must_use]
     pub fn rank(&self) -> u32 {
-        self.place.me.0
+        self.spread.as_ref().map_or(self.place.me.0, |spread| spread.me)
     }
 
     /// How many ranks there are.
     #[must_use]
     pub fn size(&self) -> u32 {
+        self.spread
+            .as_ref()
+            .map_or(self.ranks_here(), |spread| spread.size())
+    }
+
+    /// How many of the ranks are on this host.
+    fn ranks_here(&self) -> u32 {
         self.place.layout.ranks
     }
 
@@ -202,7 +238,7 @@ impl Communicator {
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
         if let Ok(mut station) = self.station() {
-            station.set_timeout(timeout);
+            station.here_mut().set_timeout(timeout);
         }
     }
 
@@ -213,7 +249,7 @@ impl Communicator {
     /// # Errors
     /// If the collective has no such algorithm here.
     pub fn set_algorithm(&self, collective: Collective, algorithm: Option<Algorithm>) -> Result<()> {
-        self.station()?.chooser.ask(collective, algorithm)
+        self.station()?.here_mut().chooser.ask(collective, algorithm)
     }
 
     /// Ends every call in this communicator, on every rank, now and later, including pending calls.
@@ -224,7 +260,7 @@ impl Communicator {
 
     /// The station, after all pending calls.
     #[inline]
-    fn station(&self) -> Result<RefMut<'_, Station>> {
+    fn station(&self) -> Result<RefMut<'_, CallContext>> {
         if self.station.borrow().is_none() {
             self.recall();
         }
@@ -254,10 +290,10 @@ impl Communicator {
         })?;
         let number = Segment(self.fresh_segment());
         let segment = self.share("a window buffer", || {
-            layout::plan_buffer(number, self.size(), bytes)
+            layout::plan_buffer(number, self.ranks_here(), bytes)
         })?;
         let segment = Arc::new(segment);
-        self.station()?.attach(Arc::clone(&segment));
+        self.station()?.here_mut().attach(Arc::clone(&segment));
         let home = self.home.layout().nonce;
         Ok(Held::new(segment, home, self.place.me, (dtype, len)))
     }

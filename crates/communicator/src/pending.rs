@@ -16,8 +16,8 @@
 
 use crate::Communicator;
 use crate::buffer::{Source, Target};
+use crate::context::CallContext;
 use crate::error::{Error, Result};
-use crate::station::Station;
 use crate::worker::Worker;
 use ringwork_isa::{Element, ReduceOp};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
@@ -74,7 +74,7 @@ impl Communicator {
     fn begin<D: Send + 'static>(
         &self,
         data: D,
-        work: impl FnOnce(&Station, &mut D) -> Result<()> + Send + 'static,
+        work: impl FnOnce(&CallContext, &mut D) -> Result<()> + Send + 'static,
     ) -> Pending<D> {
         self.begin_then(data, work, |data| data, || {})
     }
@@ -83,7 +83,7 @@ impl Communicator {
     pub(crate) fn begin_then<D: Send + 'static, P: Send + 'static>(
         &self,
         mut data: D,
-        work: impl FnOnce(&Station, &mut D) -> Result<()> + Send + 'static,
+        work: impl FnOnce(&CallContext, &mut D) -> Result<()> + Send + 'static,
         part: impl FnOnce(D) -> P + Send + 'static,
         then: impl FnOnce() + Send + 'static,
     ) -> Pending<P> {

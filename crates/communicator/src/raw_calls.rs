@@ -1,16 +1,16 @@
 //! Calls that are values, made now or begun; see [`raw`](crate::raw).
 
 use crate::Communicator;
+use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::pending::Pending;
 use crate::raw::{AnyWindow, Call, Operands};
-use crate::station::Station;
 use ringwork_isa::{Collective, Dtype};
 use ringwork_native::WaitObserver;
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Station {
+impl CallContext {
     #[inline(always)]
     pub(crate) fn call_raw(&self, call: &Call, data: &Operands) -> Result<()> {
         if let Call::AllReduce(op) = call
@@ -121,7 +121,7 @@ impl Communicator {
     /// # Errors
     /// If the worker is lost.
     pub fn set_wait_observer(&self, observer: Option<Arc<dyn WaitObserver>>) -> Result<()> {
-        self.station()?.set_wait_observer(observer);
+        self.station()?.here_mut().set_wait_observer(observer);
         Ok(())
     }
 }

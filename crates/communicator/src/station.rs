@@ -2,6 +2,7 @@
 
 use crate::choose::Chooser;
 use crate::error::{Error, Result};
+use crate::hosts::{Spread, unmarked};
 use crate::layout::Place;
 use ringwork_collectives::all_reduce::packet_chunk;
 use ringwork_collectives::packets::{Ring, Room};
@@ -20,6 +21,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Station {
     core: NativeCore,
+    /// Which ranks of a communicator over several hosts these are, for errors.
+    pub(crate) spread: Option<Arc<Spread>>,
     pub(crate) home: Arc<Attached>,
     pub(crate) place: Place,
     pub(crate) chooser: Chooser,
@@ -29,6 +32,8 @@ pub(crate) struct Station {
     /// The sequence number of the next collective call.
     sequence: Cell<u32>,
     timeout: Duration,
+    /// Is told of waits for other hosts; the core tells it of its own.
+    observer: Option<Arc<dyn WaitObserver>>,
 }
 
 impl Station {
@@ -51,6 +56,7 @@ impl Station {
         let (room, ring) = (team.room()?, team.ring()?);
         Ok(Station {
             core,
+            spread: None,
             home,
             place,
             chooser,
@@ -58,11 +64,67 @@ impl Station {
             ring,
             sequence: Cell::new(0),
             timeout,
+            observer: None,
         })
     }
 
     pub(crate) fn size(&self) -> u32 {
         self.place.layout.ranks
+    }
+
+    pub(crate) fn core(&self) -> &NativeCore {
+        &self.core
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The rank that the program knows a rank of this host by.
+    fn known(&self, rank: Rank) -> Rank {
+        let among = self
+            .spread
+            .as_ref()
+            .and_then(|spread| spread.here().get(rank.0 as usize));
+        among.map_or(rank, |rank| Rank(*rank))
+    }
+
+    /// Tells the observer that a wait for another host begins to take long.
+    pub(crate) fn observer_hears(&self) {
+        if let Some(observer) = &self.observer {
+            observer.waits();
+        }
+    }
+
+    /// The error of `call`, if the observer gives up waiting.
+    pub(crate) fn check_interruption(&self, call: &Fingerprint) -> Result<()> {
+        if !self
+            .observer
+            .as_ref()
+            .is_some_and(|observer| observer.is_interrupted())
+        {
+            return Ok(());
+        }
+        let me = self.known(self.place.me);
+        self.raise(format!("rank {me} was interrupted while it waited"));
+        Err(self.alarmed(call))
+    }
+
+    /// The rank on another host that an alarm is about, and how it died.
+    fn died_elsewhere(&self, reason: &str) -> Option<(Rank, String)> {
+        let (spread, (process, cause)) = (self.spread.as_ref()?, unmarked(reason)?);
+        let rank = spread.rank_of(process)?;
+        let host = spread.host_of(rank);
+        Some((Rank(rank), format!("{cause}, on host {host}")))
+    }
+
+    /// The error of `call`, if an alarm was raised.
+    #[inline]
+    pub(crate) fn check_alarm(&self, call: &Fingerprint) -> Result<()> {
+        if self.home.alarmed() {
+            return Err(self.alarmed(call));
+        }
+        Ok(())
     }
 
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
@@ -71,6 +133,7 @@ impl Station {
     }
 
     pub(crate) fn set_wait_observer(&mut self, observer: Option<Arc<dyn WaitObserver>>) {
+        self.observer.clone_from(&observer);
         self.core.set_wait_observer(observer);
     }
 
@@ -136,22 +199,37 @@ impl Station {
     /// The error of a call that meets an alarm.
     #[cold]
     fn alarmed(&self, call: &Fingerprint) -> Error {
-        let (me, call) = (self.place.me, call.to_string());
+        let (me, call) = (self.known(self.place.me), call.to_string());
         match self.home.alarm() {
             Some(Alarm {
                 dead: Some(rank),
-                reason: cause,
-            }) => Error::Died {
-                me,
-                rank,
-                cause,
-                call,
-            },
-            alarm => Error::Aborted {
-                me,
-                reason: alarm.map_or_else(String::new, |alarm| alarm.reason),
-                call,
-            },
+                reason,
+            }) => {
+                let rank = self.known(rank);
+                let host = self.spread.as_ref().map(|spread| spread.host_of(rank.0));
+                let cause = match host {
+                    Some(host) => format!("{reason}, on host {host}"),
+                    None => reason,
+                };
+                Error::Died {
+                    me,
+                    rank,
+                    cause,
+                    call,
+                }
+            }
+            alarm => {
+                let reason = alarm.map_or_else(String::new, |alarm| alarm.reason);
+                match self.died_elsewhere(&reason) {
+                    Some((rank, cause)) => Error::Died {
+                        me,
+                        rank,
+                        cause,
+                        call,
+                    },
+                    None => Error::Aborted { me, reason, call },
+                }
+            }
         }
     }
 
@@ -166,9 +244,13 @@ impl Station {
                 };
                 let missing = missing
                     .into_iter()
-                    .map(|rank| (rank, self.last_call(rank)))
+                    .map(|rank| (self.known(rank), self.last_call(rank)))
                     .collect();
-                let (me, after_ms, call) = (self.place.me, self.timeout.as_millis(), call.to_string());
+                let (me, after_ms, call) = (
+                    self.known(self.place.me),
+                    self.timeout.as_millis(),
+                    call.to_string(),
+                );
                 let error = Error::Deadline {
                     me,
                     call,
@@ -179,7 +261,7 @@ impl Station {
                 error
             }
             ErrorKind::PeerLeft { rank, .. } => {
-                let (me, rank, call) = (self.place.me, *rank, call.to_string());
+                let (me, rank, call) = (self.known(self.place.me), self.known(*rank), call.to_string());
                 let error = Error::Left { me, rank, call };
                 self.raise(error.to_string());
                 error
@@ -192,7 +274,7 @@ impl Station {
         }
     }
 
-    fn raise(&self, reason: String) {
+    pub(crate) fn raise(&self, reason: String) {
         self.home.raise(&Alarm { dead: None, reason });
     }
 

@@ -4,8 +4,8 @@
 //! it returns the station when all pending calls are done. So every rank makes all its calls in the order in which
 //! the program began them (COMM-1).
 
+use crate::context::CallContext;
 use crate::error::{Error, Result};
-use crate::station::Station;
 use std::cell::Cell;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
@@ -15,11 +15,11 @@ use std::time::Duration;
 const MAX_PENDING: usize = 1024;
 
 /// A call to be made.
-type Job = Box<dyn FnOnce(&Station) + Send>;
+type Job = Box<dyn FnOnce(&CallContext) + Send>;
 
 enum Order {
     /// Takes over the station.
-    Take(Box<Station>),
+    Take(Box<CallContext>),
     /// Make this call.
     Run(Job),
     /// Give the station back.
@@ -30,7 +30,7 @@ enum Order {
 #[derive(Debug)]
 pub(crate) struct Worker {
     orders: Option<SyncSender<Order>>,
-    returned: Receiver<Box<Station>>,
+    returned: Receiver<Box<CallContext>>,
     /// Whether the station was requested and has not come back yet.
     asked: Cell<bool>,
     thread: Option<JoinHandle<()>>,
@@ -62,7 +62,7 @@ impl Worker {
         })
     }
 
-    pub(crate) fn take(&self, station: Box<Station>) {
+    pub(crate) fn take(&self, station: Box<CallContext>) {
         self.order(Order::Take(station));
     }
 
@@ -71,14 +71,17 @@ impl Worker {
     }
 
     /// The station, when all pending calls are done; `None` if the worker has ended.
-    pub(crate) fn recall(&self) -> Option<Box<Station>> {
+    pub(crate) fn recall(&self) -> Option<Box<CallContext>> {
         self.ask();
         self.asked.set(false);
         self.returned.recv().ok()
     }
 
     /// As [`recall`](Worker::recall), but waits at most `limit`; may then be called again.
-    pub(crate) fn recall_within(&self, limit: Duration) -> std::result::Result<Option<Box<Station>>, NotYet> {
+    pub(crate) fn recall_within(
+        &self,
+        limit: Duration,
+    ) -> std::result::Result<Option<Box<CallContext>>, NotYet> {
         self.ask();
         let back = match self.returned.recv_timeout(limit) {
             Err(RecvTimeoutError::Timeout) => return Err(NotYet),
@@ -112,8 +115,8 @@ impl Drop for Worker {
     }
 }
 
-fn serve(inbox: &Receiver<Order>, outbox: &Sender<Box<Station>>) {
-    let mut here: Option<Box<Station>> = None;
+fn serve(inbox: &Receiver<Order>, outbox: &Sender<Box<CallContext>>) {
+    let mut here: Option<Box<CallContext>> = None;
     for order in inbox {
         match order {
             Order::Take(station) => here = Some(station),

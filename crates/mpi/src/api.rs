@@ -164,6 +164,8 @@ pub(crate) trait Calls: fmt::Debug + Send + Sync {
     fn send(&self, data: &Buffer, to: c_int, tag: c_int) -> Result<Request>;
     /// As [`send`](Calls::send).
     fn receive(&self, data: &mut Buffer, from: c_int, tag: c_int) -> Result<Request>;
+    /// Lets MPI work on all messages of this process.
+    fn progress(&self) -> Result<()>;
     /// The bytes that were received, if the request is complete; of a send, any number.
     fn test(&self, request: &mut Request) -> Result<Option<usize>>;
 }
@@ -191,6 +193,7 @@ pub(crate) struct Api<H> {
     bcast: unsafe extern "C" fn(*mut c_void, c_int, H, c_int, H) -> Code,
     isend: unsafe extern "C" fn(*const c_void, c_int, H, c_int, c_int, H, *mut H) -> Code,
     irecv: unsafe extern "C" fn(*mut c_void, c_int, H, c_int, c_int, H, *mut H) -> Code,
+    iprobe: unsafe extern "C" fn(c_int, c_int, H, *mut c_int, *mut Status) -> Code,
     test: unsafe extern "C" fn(*mut H, *mut c_int, *mut Status) -> Code,
     get_count: unsafe extern "C" fn(*const Status, H, *mut c_int) -> Code,
     error_string: unsafe extern "C" fn(c_int, *mut c_char, *mut c_int) -> Code,
@@ -249,6 +252,7 @@ impl<H: Handle> Api<H> {
                 bcast: loaded.symbol("MPI_Bcast")?,
                 isend: loaded.symbol("MPI_Isend")?,
                 irecv: loaded.symbol("MPI_Irecv")?,
+                iprobe: loaded.symbol("MPI_Iprobe")?,
                 test: loaded.symbol("MPI_Test")?,
                 get_count: loaded.symbol("MPI_Get_count")?,
                 error_string: loaded.symbol("MPI_Error_string")?,
@@ -381,6 +385,13 @@ impl<H: Handle> Calls for Api<H> {
         };
         self.check("MPI_Irecv", code)?;
         Ok(request.request())
+    }
+
+    fn progress(&self) -> Result<()> {
+        let (mut there, mut status) = (0, Status([0; 8]));
+        // SAFETY: any rank and tag will do, because nothing is done with the answer; room for a status (MPI-1).
+        let code = unsafe { (self.iprobe)(0, 0, self.messages(), &raw mut there, &raw mut status) };
+        self.check("MPI_Iprobe", code)
     }
 
     fn test(&self, request: &mut Request) -> Result<Option<usize>> {

@@ -34,4 +34,4 @@ mod world;
 pub use buffer::Buffer;
 pub use error::{Error, Result};
 pub use library::{Dialect, LIBRARY_VARIABLE, Library};
-pub use world::{Receiving, Sending, World};
+pub use world::{Moving, Receiving, Sending, World};

@@ -4,7 +4,10 @@ use crate::api::Request;
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::library::Library;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::Duration;
 
 /// The processes that one launcher has started, as MPI sees them: its `MPI_COMM_WORLD`, with messages of its own.
 ///
@@ -16,6 +19,10 @@ pub struct World {
     size: u32,
     /// Whether MPI was initialised here, and so must be finalised here.
     ours: bool,
+    /// The thread that lets MPI work while others wait for something else, if one was needed.
+    helper: OnceLock<Option<Thread>>,
+    /// How many need it now.
+    helped: AtomicUsize,
     /// Taken by every call (MPI-3); holds the reason if MPI must not be called any more.
     state: Mutex<Option<String>>,
 }
@@ -44,6 +51,8 @@ impl World {
             rank,
             size,
             ours,
+            helper: OnceLock::new(),
+            helped: AtomicUsize::new(0),
             state: Mutex::new(None),
         })
     }
@@ -137,10 +146,56 @@ impl World {
         })
     }
 
+    /// Lets MPI work on messages until the result is dropped. MPI works only while one of its functions is called: a process
+    /// that waits for something else would hold up those that it sends to or receives from.
+    pub fn keep_moving(&'static self) -> Moving {
+        self.helped.fetch_add(1, Ordering::SeqCst);
+        let world = self;
+        let helper = self.helper.get_or_init(|| {
+            let thread = std::thread::Builder::new().name("ringwork-mpi".into());
+            let started = thread.spawn(move || world.help());
+            started.ok().map(|started| started.thread().clone())
+        });
+        if let Some(helper) = helper {
+            helper.unpark();
+        }
+        Moving { world: self }
+    }
+
+    fn help(&self) {
+        loop {
+            if self.helped.load(Ordering::SeqCst) == 0 {
+                std::thread::park();
+                continue;
+            }
+            if let Ok(_locked) = self.lock() {
+                // A failure is that of a message, whose owner learns it.
+                let _ = self.library.calls.progress();
+            }
+            std::thread::park_timeout(HELP);
+        }
+    }
+
     /// The number of bytes that came, if the request is complete.
     fn test(&self, request: &mut Request) -> Result<Option<usize>> {
         let _locked = self.lock()?;
         self.library.calls.test(request)
+    }
+}
+
+/// The interval of the helper's calls.
+const HELP: Duration = Duration::from_micros(50);
+
+/// While it lives, MPI works on messages; see [`World::keep_moving`].
+#[derive(Debug)]
+#[must_use = "messages move while it lives"]
+pub struct Moving {
+    world: &'static World,
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.world.helped.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -153,10 +208,11 @@ fn number(what: &str, value: u32) -> Result<i32> {
 /// Ends MPI with the process, unless a peer has died or the program did it.
 extern "C" fn finalize() {
     let Some(Ok(world)) = WORLD.get() else { return };
-    if let Ok(_locked) = world.lock()
+    if let Ok(mut state) = world.lock()
         && world.ours
     {
         world.library.calls.finish();
+        *state = Some("it is finalised".into());
     }
 }
 

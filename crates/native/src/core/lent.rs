@@ -89,6 +89,26 @@ impl LentBytesMut<'_> {
         }
     }
 
+    /// The same bytes, to be written by one of several calls.
+    #[must_use]
+    pub fn reborrow(&mut self) -> LentBytesMut<'_> {
+        LentBytesMut {
+            pointer: self.pointer,
+            len: self.len,
+            borrowed: PhantomData,
+        }
+    }
+
+    /// The same bytes, to be read by a call.
+    #[must_use]
+    pub fn as_input(&self) -> LentBytes<'_> {
+        LentBytes {
+            pointer: self.pointer,
+            len: self.len,
+            borrowed: PhantomData,
+        }
+    }
+
     /// How many.
     #[must_use]
     #[inline(always)]
