@@ -3,8 +3,8 @@
 //! Virtual time orders nothing: what the detector is not told by signals and by who uses it is not ordered.
 
 use crate::detector::{AgentId, Detector};
-use ringwork_isa::Result;
 use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
+use ringwork_isa::{Compare, Result, Signal};
 use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
@@ -63,6 +63,24 @@ impl Engine for Front {
             }
             Poll::Pending => {
                 *self.pending.borrow_mut() = (!is_early).then_some((instruction, at));
+                Poll::Pending
+            }
+        }
+    }
+
+    fn wait_beside(&self, core: CoreId, signal: &Signal, wanted: (Compare, i32), at: At) -> Poll<Result<()>> {
+        let wait = Instruction::Wait {
+            signal: *signal,
+            compare: wanted.0,
+            operand: wanted.1,
+        };
+        match self.inner.wait_beside(core, signal, wanted, at) {
+            Poll::Ready(done) => {
+                self.note(&wait, at, &done.clone().map(|()| Answer::Done));
+                Poll::Ready(done)
+            }
+            Poll::Pending => {
+                *self.pending.borrow_mut() = Some((wait, at));
                 Poll::Pending
             }
         }

@@ -352,6 +352,9 @@ pub trait Core: Sized {
     ) -> impl Future<Output = Result<()>>;
 
     /// Waits until the signal of each of `ranks` but mine compares so: a [`wait`](Core::wait) for each, in any order.
+    ///
+    /// How it waits for many is the platform's choice. `native` looks at one after the other, in memory that is shared. On a
+    /// described machine, where each look is a round trip, all questions are under way at the same time.
     #[track_caller]
     fn wait_on(
         &self,

@@ -7,9 +7,10 @@
 use crate::{
     Attribution, CanRead, CanWrite, Compare, Copying, Core, Destinations, Device, ElementType, Epoch, Error,
     ErrorKind, Notify, OwnSignal, Packets, Rank, Readable, ReduceOp, Region, Result, Shared, Signal, Sources,
-    Span, Ticket, TileValues, Work, Writable, block_operands,
+    Span, Ticket, TileValues, Work, Writable, block_operands, others,
 };
 use std::future::{Future, poll_fn};
+use std::ops::Range;
 use std::panic::Location;
 use std::rc::Rc;
 use std::task::Poll;
@@ -70,6 +71,12 @@ pub trait Engine {
             operand,
         };
         done(self.issue(core, wait, at))
+    }
+
+    /// Takes an [`Instruction::Wait`] that was asked for at the same time as the one before, which is over: see
+    /// [`Core::wait_on`]. It is [`wait`](Engine::wait) for an engine without a clock.
+    fn wait_beside(&self, core: CoreId, signal: &Signal, wanted: (Compare, i32), at: At) -> Poll<Result<()>> {
+        self.wait(core, signal, wanted, at)
     }
 
     /// The answer to an [`Instruction::Wait`] that was not answered at once.
@@ -545,6 +552,32 @@ impl Core for SteppedCore {
                 Poll::Ready(done) => done,
                 Poll::Pending => suspended(|| self.engine.waited(self.id)).await,
             }
+        }
+    }
+
+    #[track_caller]
+    fn wait_on(
+        &self,
+        signal: Signal,
+        ranks: Range<u32>,
+        compare: Compare,
+        operand: impl Into<i32>,
+    ) -> impl Future<Output = Result<()>> {
+        let (made, wanted) = (self.made(), (compare, operand.into()));
+        async move {
+            let at = made.await_now()?;
+            for (index, rank) in others(signal.holder(), ranks).enumerate() {
+                let signal = signal.on(rank)?;
+                let waited = match index {
+                    0 => self.engine.wait(self.id, &signal, wanted, at),
+                    _ => self.engine.wait_beside(self.id, &signal, wanted, at),
+                };
+                match waited {
+                    Poll::Ready(done) => done?,
+                    Poll::Pending => suspended(|| self.engine.waited(self.id)).await?,
+                }
+            }
+            Ok(())
         }
     }
 

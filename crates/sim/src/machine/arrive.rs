@@ -211,7 +211,9 @@ impl State {
     }
 
     fn change(&mut self, slot: u32, how: Notify, cause: (u32, u64)) {
+        let now = self.now();
         let cell = self.signals.change(slot, how, cause);
+        cell.changed_ps = now;
         let (segment, offset, value) = (cell.segment, cell.offset, cell.value);
         let mut waiters = std::mem::take(&mut cell.waiters);
         waiters.satisfy(value, |core| self.satisfied(core, Reply::Done, cause));

@@ -77,11 +77,21 @@ impl Engine for Inner {
     ) -> Poll<Result<()>> {
         let state = &mut *self.state.borrow_mut();
         state.core(core.0).at = Some(at);
-        match state.wait(core.0, signal, Wanted::Until(wanted.0, wanted.1)) {
-            Ok(Progress::Done) => Poll::Ready(Ok(())),
-            Ok(_) => state.wait_answer(core.0),
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        let progress = state.wait(core.0, signal, Wanted::Until(wanted.0, wanted.1));
+        state.waits(core.0, progress)
+    }
+
+    fn wait_beside(
+        &self,
+        core: CoreId,
+        signal: &Signal,
+        wanted: (Compare, i32),
+        at: &'static Location<'static>,
+    ) -> Poll<Result<()>> {
+        let state = &mut *self.state.borrow_mut();
+        state.core(core.0).at = Some(at);
+        let progress = state.wait_beside(core.0, signal, Wanted::Until(wanted.0, wanted.1));
+        state.waits(core.0, progress)
     }
 
     fn waited(&self, core: CoreId) -> Poll<Result<()>> {

@@ -401,10 +401,60 @@ impl State {
         Ok((slot, owner))
     }
 
+    /// Whether a core that has asked for a signal may go on.
+    #[inline(always)]
+    pub(crate) fn waits(&mut self, core: u32, progress: Result<Progress>) -> Poll<Result<()>> {
+        match progress {
+            Ok(Progress::Done) => Poll::Ready(Ok(())),
+            Ok(_) => self.wait_answer(core),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Waits for a signal whose question left together with that of the wait before.
+    pub(crate) fn wait_beside(&mut self, core: u32, signal: &Signal, wanted: Wanted) -> Result<Progress> {
+        let (slot, owner) = self.slot(core, signal)?;
+        let (now, rank, asked_ps) = (self.now(), self.core(core).rank, self.core(core).asked_ps);
+        if owner == rank {
+            return self.wait(core, signal, wanted);
+        }
+        let (there, back_ps) = (self.latency(rank, owner), self.latency(owner, rank));
+        let waiting = Waiting {
+            signal: *signal,
+            slot,
+            wanted,
+            since_ps: now,
+            back_ps,
+        };
+        let arrival_ps = asked_ps.saturating_add(there);
+        if arrival_ps > now {
+            self.core(core).waiting = Some(waiting);
+            self.queue.push(arrival_ps, Event::Ask(core));
+            return Ok(Progress::Later);
+        }
+        // The question is there already.
+        if self.look(core, &waiting).is_none() {
+            self.core(core).waiting = Some(waiting);
+            self.await_change(core, &waiting);
+            return Ok(Progress::Later);
+        }
+        let cell = &self.signals.cells[slot as usize];
+        let (cause, answered_ps) = (cell.cause, arrival_ps.max(cell.changed_ps));
+        let end = answered_ps.saturating_add(back_ps);
+        if end <= now {
+            return Ok(Progress::Done);
+        }
+        let row = self.core(core).row;
+        self.trace.waited(row, end, cause, &waiting);
+        self.reply(core, end, Reply::Done);
+        Ok(Progress::Later)
+    }
+
     #[inline(always)]
     pub(crate) fn wait(&mut self, core: u32, signal: &Signal, wanted: Wanted) -> Result<Progress> {
         let (slot, owner) = self.slot(core, signal)?;
         let (now, rank) = (self.now(), self.core(core).rank);
+        self.core(core).asked_ps = now;
         let (mut there, mut back_ps) = (0, 0);
         if owner != rank {
             (there, back_ps) = (self.latency(rank, owner), self.latency(owner, rank));

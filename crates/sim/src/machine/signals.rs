@@ -1,5 +1,6 @@
 //! Signals of a simulated machine, and who waits for them.
 
+use crate::time::Ps;
 use ringwork_isa::{Compare, Notify, SIGNAL_STRIDE_BYTES};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -111,6 +112,8 @@ pub(crate) struct Cell {
     pub(crate) waiters: Waiters,
     /// The core that changed it last, and when it did: the cause of the wake-ups that follow.
     pub(crate) cause: (u32, u64),
+    /// When it changed last.
+    pub(crate) changed_ps: Ps,
     /// Somebody outside wants to know when it changes.
     watched: bool,
 }
@@ -142,6 +145,7 @@ impl Signals {
                 value: first(),
                 waiters: Waiters::default(),
                 cause: (u32::MAX, 0),
+                changed_ps: 0,
                 watched: false,
             });
             u32::try_from(cells.len() - 1).unwrap_or(u32::MAX)

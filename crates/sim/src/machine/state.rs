@@ -206,6 +206,8 @@ pub(crate) struct Core {
     pub(crate) fetched_ps: Ps,
     pub(crate) combine_bytes: u64,
     pub(crate) waiting: Option<Waiting>,
+    /// When it asked for the signals that it waits for together.
+    pub(crate) asked_ps: Ps,
     /// The packets that it takes, while it waits for them.
     pub(crate) taking: Option<Box<Taking>>,
     /// Its own signal, and another's.
@@ -388,6 +390,7 @@ impl State {
             fetched_ps: 0,
             combine_bytes: 0,
             waiting: None,
+            asked_ps: 0,
             recent: [Recent::default(); 2],
             peeks: (0, 0),
             puts: 0,
