@@ -1,4 +1,4 @@
-//! Any collective of the catalogue, by its name: what is run when it has no example of its own.
+//! Any collective of the catalogue: what is run unless it has an example of its own.
 
 use super::collective;
 use super::{Choice, Example, describe_algorithm};
@@ -7,16 +7,20 @@ use ringwork::isa::{Collective, Counts};
 use ringwork::kernels;
 use ringwork::prelude::*;
 
-pub(super) fn example(collective: Collective) -> Example {
+pub(super) fn example(collective: Collective, name: &'static str, about: &'static str) -> Example {
     Example {
-        name: collective.name(),
-        about: "the collective of this name, every element verified",
+        name,
+        about,
         min_devices: 1,
         max_devices: None,
         default_devices: 4,
         choice: Choice::Of(collective),
         dtypes: &Dtype::ALL,
-        counts_per_chip: |ranks| ranks + 1,
+        counts_per_chip: match collective {
+            Collective::AllToAll => |ranks| 2 * ranks,
+            one if one.has_parts() => |ranks| ranks + 1,
+            _ => |_| 2,
+        },
         describe: describe_algorithm,
         run: |job| with_dtype!(job.dtype, T => typed::<T>(job)),
     }

@@ -1,9 +1,6 @@
 //! The examples that `ringwork run` runs. Each is a small file to copy from, and verifies itself.
 
-mod all_to_all;
-mod allgather;
 mod allreduce;
-mod broadcast;
 mod by_name;
 mod collective;
 mod dense;
@@ -11,8 +8,6 @@ mod moe_dispatch;
 mod multi_chip_dispatch;
 mod overlapping_domains;
 mod pod;
-mod reduce;
-mod reduce_scatter;
 mod resident_weight;
 mod serving;
 mod tp_ffn;
@@ -111,17 +106,37 @@ impl Choice {
     }
 }
 
-/// All of them, in the order to read them; then the collectives that have no file of their own.
+/// All of them, in the order to read them; then the collectives that nothing is said about here.
 pub(crate) static ALL: LazyLock<Vec<Example>> = LazyLock::new(|| {
     let mut all = vec![
         vector_add::EXAMPLE,
         multi_chip_dispatch::EXAMPLE,
         allreduce::EXAMPLE,
-        allgather::EXAMPLE,
-        reduce_scatter::EXAMPLE,
-        broadcast::EXAMPLE,
-        reduce::EXAMPLE,
-        all_to_all::EXAMPLE,
+        by_name::example(
+            Collective::AllGather,
+            "allgather",
+            "everybody's data, on all chips",
+        ),
+        by_name::example(
+            Collective::ReduceScatter,
+            "reduce_scatter",
+            "each chip its part of the sum over all chips",
+        ),
+        by_name::example(
+            Collective::Broadcast,
+            "broadcast",
+            "the root's data, on all chips",
+        ),
+        by_name::example(
+            Collective::Reduce,
+            "reduce",
+            "the sum over all chips, on the root alone",
+        ),
+        by_name::example(
+            Collective::AllToAll,
+            "all_to_all",
+            "a different part from every chip to every chip",
+        ),
         resident_weight::EXAMPLE,
         overlapping_domains::EXAMPLE,
         two_groups::EXAMPLE,
@@ -135,7 +150,8 @@ pub(crate) static ALL: LazyLock<Vec<Example>> = LazyLock::new(|| {
     let others = Collective::ALL
         .into_iter()
         .filter(|one| *one != Collective::Barrier && !named.contains(&Choice::Of(*one)));
-    all.extend(others.map(by_name::example));
+    let about = "the collective of this name, every element verified";
+    all.extend(others.map(|one| by_name::example(one, one.name(), about)));
     all
 });
 
