@@ -1,4 +1,5 @@
-//! Every algorithm of the catalogue, on every kind of network: the bits are those of the native run of the same task.
+//! Every algorithm of the catalogue, on every kind of network and under the checker: the bits are those of the native run of
+//! the same task.
 //!
 //! A few kinds of network for 1 to 16 ranks, and two for 64. Every kind, for eleven numbers of ranks up to 64, is
 //! a test that is ignored unless asked for.
@@ -9,7 +10,9 @@ extern crate ringwork_native as ringwork;
 use ringwork_collectives::catalogue::{CATALOGUE, Entry, Needs};
 use ringwork_isa::{Arg, Argument, Collective, In, Out, Rank, ReduceOp, Task};
 use ringwork_kernels as kernels;
-use ringwork_runtime::{DomainSpec, Node, Part, Platform, Simulation, TeamHandle, TeamSpec, Tensor};
+use ringwork_runtime::{
+    Checking, DomainSpec, Node, Part, Platform, Simulation, TeamHandle, TeamSpec, Tensor,
+};
 use ringwork_sim::Topology;
 
 /// A rank's input or output.
@@ -161,9 +164,18 @@ fn run_case(node: &Node, case: &Case, count: usize) -> Vec<Vec<u32>> {
         .collect()
 }
 
+/// The checker takes its time for more.
+const MOST_CHECKED: u32 = 8;
+
 fn same_bits(ranks: u32, count: usize, topologies: &[&str]) {
     let native = run(Platform::Native, ranks, count);
     assert!(native.len() > 20, "only {} cases", native.len());
+    if ranks <= MOST_CHECKED {
+        let checked = run(Platform::Check(Checking::new()), ranks, count);
+        for (native, checked) in native.iter().zip(&checked) {
+            assert!(native == checked, "{} over {ranks} ranks, checked", native.0);
+        }
+    }
     for topology in topologies {
         let machine = Topology::preset(topology)
             .or_else(|_| Topology::from_yaml("test", topology))
