@@ -48,6 +48,7 @@ mod all_to_all_v;
 mod arguments;
 mod barrier;
 mod blocks;
+mod caches;
 pub mod catalogue;
 mod chunk;
 pub mod domain;

@@ -10,7 +10,8 @@
 
 mod broadcast;
 
-pub use broadcast::{Ring, broadcast, give, ring_packets, take};
+pub use crate::caches::ring_packets;
+pub use broadcast::{Ring, broadcast, give, take};
 
 use crate::arguments::{dealt_part, my_part, one_part};
 use crate::chunk::{chunks, clip};

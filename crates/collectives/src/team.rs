@@ -1,8 +1,9 @@
 //! The memory that members of a domain share for staged collectives: scratch, a barrier, step counters.
 
 use crate::arguments::same_domain;
+use crate::caches::{LEAST_PLACES, MOST_STAGED_BYTES, MOVED_WITHIN_BYTES, WORTH_MOVING_BYTES, ring_packets};
 use crate::chunk::chunks;
-use crate::packets::{Ring, Room, ring_packets};
+use crate::packets::{Ring, Room};
 use ringwork_isa::{
     Barrier, Compare, Core, Dtype, ElementType, Epoch, Error, LINE_WORDS, Notify, Rank, Result, Shared,
     Signal, Signals, packet_lines,
@@ -292,16 +293,6 @@ fn place(count: i32, places: usize) -> usize {
     let count = count.cast_unsigned() as usize;
     (count + count / places) % places
 }
-
-/// The most bytes that a rank stages at once for each other rank: half of a second-level cache, where two ranks still
-/// find them when they read. More ranks have no such limit, because more chunks mean more meetings.
-pub(crate) const MOST_STAGED_BYTES: usize = 512 << 10;
-/// Staged data rotates through this many bytes of each half. Lines that have left the peer's second-level cache since
-/// it read them are written in half the time; with more bytes they would leave this rank's own cache too.
-const MOVED_WITHIN_BYTES: usize = 1 << 20;
-const LEAST_PLACES: usize = 4;
-/// Smaller data is not rotated: it stays in the nearest cache.
-const WORTH_MOVING_BYTES: usize = 4 << 10;
 
 /// The step counters of packet broadcasts, and of staged data.
 const GIVEN: u32 = 2;

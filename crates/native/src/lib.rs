@@ -7,7 +7,7 @@
 pub mod arith;
 mod config_file;
 mod core;
-mod cpu_vendor;
+mod cpu_tuning;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

@@ -14,7 +14,7 @@
 
 use crate::Team;
 use crate::arguments::same_length;
-use crate::team::MOST_STAGED_BYTES;
+use crate::caches::MOST_STAGED_BYTES;
 use ringwork_isa::{Barrier, Core, In, Out, ReduceOp, Result, part_range};
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank; each rank reduces one part.

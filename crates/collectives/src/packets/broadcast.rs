@@ -15,24 +15,12 @@
 //! how far a root is ahead.
 
 use crate::arguments::rooted;
+use crate::caches::ring_packets;
 use crate::chunk::chunks;
 use ringwork_isa::{
     Barrier, Core, Epoch, In, LINE_WORDS, Notify, Out, OwnSignal, Packets, Rank, Result, Shared,
 };
 use ringwork_macros::flat;
-
-/// The packets in a ring of `ranks`, which is how far a root may be ahead. The packets of two ranks stay in their
-/// first-level caches. With more ranks, which may share cores, a meeting costs more than that: it needs a turn of
-/// every rank.
-#[must_use]
-#[inline]
-pub const fn ring_packets(ranks: usize) -> usize {
-    if ranks <= 2 { 8 } else { 64 }
-}
-const _: () = assert!(
-    ring_packets(2).is_power_of_two() && ring_packets(3).is_power_of_two(),
-    "numbers wrap, and places go on in their order"
-);
 
 /// `y` becomes the root's `x`; as [`broadcast`](crate::broadcast()), but the root may return before the other ranks
 /// have begun.

@@ -62,7 +62,7 @@ mod neon;
 mod plain;
 mod product;
 #[cfg(target_arch = "x86_64")]
-mod string;
+mod rep_movsb;
 #[cfg(any(
     target_arch = "x86_64",
     all(target_arch = "aarch64", target_endian = "little")
@@ -74,6 +74,8 @@ mod tests;
 
 pub use product::product;
 
+#[cfg(target_arch = "x86_64")]
+use crate::cpu_tuning::{LEAST_STRING_BYTES, copies_by_string};
 use ringwork_isa::{Dtype, ReduceOp};
 use std::sync::{LazyLock, OnceLock};
 
@@ -330,8 +332,8 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the caller's promises are the same; `best` is available (ARITH-1).
     unsafe {
         #[cfg(target_arch = "x86_64")]
-        if bytes >= string::LEAST_BYTES && string::is_fastest() {
-            return string::copy(dst, src, bytes);
+        if bytes >= LEAST_STRING_BYTES && copies_by_string() {
+            return rep_movsb::copy(dst, src, bytes);
         }
         Isa::best().copy(dst, src, bytes)
     }

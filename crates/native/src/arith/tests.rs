@@ -225,7 +225,7 @@ proptest! {
         check("the fastest", &|dst, src| unsafe { super::copy(dst, src, bytes) })?;
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: as above.
-        check("by string", &|dst, src| unsafe { super::string::copy(dst, src, bytes) })?;
+        check("by string", &|dst, src| unsafe { super::rep_movsb::copy(dst, src, bytes) })?;
     }
 
     /// The contract of the collectives, NaN payloads included.

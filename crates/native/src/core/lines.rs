@@ -13,7 +13,7 @@
 //! - **PACK-4 (flags only).** A word that is polled as a flag is never payload.
 
 use super::lent::{self, must_be_copied};
-use crate::cpu_vendor::is_intel;
+use crate::cpu_tuning::FEW_LINES;
 use ringwork_isa::{LINE_BYTES, LINE_WORDS, Span, is_beside_flag, packet_lines};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -123,33 +123,6 @@ impl Packet {
         let lines = packet_lines(bytes);
         for line in 0..if lines <= FEW_LINES { lines } else { 1 } {
             approach_line(self.0.wrapping_add(line * LINE_BYTES));
-        }
-    }
-}
-
-/// Lines that a core can request without stalling.
-const FEW_LINES: usize = 8;
-
-/// How a core prefetches the lines of packets.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PrefetchPolicy {
-    /// Whether many requests stall the core. Then it prefetches the lines of its next packet after it has read the
-    /// others' packets, and not right after its own put.
-    pub(super) few_at_once: bool,
-    /// Whether it prefetches a peer's packet before it looks for it.
-    pub(super) before_looking: bool,
-}
-
-impl PrefetchPolicy {
-    /// Intel cores have about ten requests in flight and stall on one more: prefetching the 17 lines of 1 KiB after a
-    /// put took 86 ns of a call of 465 ns. From put to look they need 75 ns, and the peers' packets arrive after 30
-    /// ns, so these are prefetched meanwhile. Other processors were not measured. Between far cores no prefetch is
-    /// early enough.
-    pub(super) fn of_this_processor() -> PrefetchPolicy {
-        let intel = is_intel();
-        PrefetchPolicy {
-            few_at_once: intel,
-            before_looking: intel,
         }
     }
 }

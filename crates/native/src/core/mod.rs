@@ -16,12 +16,13 @@ mod store_policy;
 mod waits;
 
 use crate::cell::{Cell, Patience};
+use crate::cpu_tuning::PrefetchPolicy;
 use crate::segment::{Attached, Layout};
 use crate::trace::progress::{Activity, Begin, Begun, Doing};
 use calls::{CallUnderWay, Calls};
 use lent::Lent;
 pub use lent::{LentBytes, LentBytesMut};
-use lines::{Lines, PrefetchPolicy};
+use lines::Lines;
 pub use neighbours::Neighbours;
 pub(crate) use observer::NOTICE;
 pub use observer::{LongWaitObserver, WaitObserver};

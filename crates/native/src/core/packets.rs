@@ -8,6 +8,7 @@ use super::neighbours::Neighbours;
 use super::{At, NativeCore, not_mapped};
 use crate::arith;
 use crate::cell::Looking;
+use crate::cpu_tuning::STORES_TO_NOWHERE;
 use crate::segment::Attached;
 use ringwork_isa::{
     Compare, Epoch, Error, ErrorKind, LINE_WORDS, MAX_RANKS, Packets, Rank, ReduceOp, Result, Shared, Signal,
@@ -18,10 +19,6 @@ use std::time::Instant;
 
 /// Polls of a flag between two readings of the clock and of the exits.
 const LOOKS: u32 = 64;
-
-/// Stores to nowhere after a packet. Together with the stores of the call they fill the store buffer (64 entries on
-/// Zen 4).
-const STORES_TO_NOWHERE: u32 = 56;
 
 /// The packets of all ranks, resolved: rank 0's, and each next one `stride` bytes further.
 struct PeerPackets {
