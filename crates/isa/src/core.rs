@@ -38,6 +38,10 @@ pub enum Work {
 /// if every instruction is awaited before the next one is made. The platforms that step check that: an instruction that is
 /// awaited out of order, or never, is an error that names both lines.
 ///
+/// The methods without a body are the instructions: what a platform must do. The others are made of them, and a platform may
+/// do them better: `native` waits for many ranks in one loop, a described machine gives queues hardware of their own.
+/// Arithmetic on tiles is in [`TileOps`](crate::TileOps).
+///
 /// # Memory ordering
 ///
 /// Data instructions ([`copy`](Core::copy), [`reduce`](Core::reduce), [`load`](Core::load),
