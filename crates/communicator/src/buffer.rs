@@ -51,6 +51,26 @@ impl Held {
         Held { segment, home, span }
     }
 
+    /// `len` elements of type `dtype`, from byte `offset` of this memory on, if they lie inside and are aligned.
+    pub(crate) fn part(&self, dtype: Dtype, offset: u64, len: u64) -> Option<Held> {
+        let (size, mut span) = (dtype.bytes() as u64, self.span);
+        let end = len.checked_mul(size)?.checked_add(offset)?;
+        span.base += offset;
+        let fits = end <= span.len * span.dtype.bytes() as u64 && span.base.is_multiple_of(size);
+        (span.dtype, span.len) = (dtype, len);
+        fits.then(|| Held {
+            segment: self.segment.clone(),
+            home: self.home,
+            span,
+        })
+    }
+
+    /// What tells this memory from all other in the windows of the communicator, on every rank alike.
+    pub(crate) fn place(&self) -> [i64; 2] {
+        let nonce = self.segment.layout().nonce;
+        [nonce.cast_signed(), self.span.base.cast_signed()]
+    }
+
     /// The address of this rank's elements in this process.
     pub(crate) fn pointer(&self) -> *mut u8 {
         let mut mine = self.span;

@@ -95,6 +95,14 @@ impl AnyWindow {
         self.len() == 0
     }
 
+    /// `len` elements of type `dtype`, from byte `offset` of this memory on: another handle to that part of it. `None` if
+    /// they do not lie inside, or are not aligned.
+    #[must_use]
+    pub fn part(&self, dtype: Dtype, offset: usize, len: usize) -> Option<AnyWindow> {
+        let part = self.0.part(dtype, offset as u64, len as u64)?;
+        Some(AnyWindow::new(part))
+    }
+
     /// The address of this rank's elements. Peers write them during calls and never between calls (WIN-2). A read
     /// during a call returns old values, new ones, or a mix.
     #[must_use]
@@ -110,6 +118,10 @@ pub enum Operand {
     Raw(RawBuffer),
     /// In the window.
     Window(AnyWindow),
+    /// In memory of this process that may lie in the window. The call uses it there if every rank's does, at the same
+    /// place, and as memory of the process otherwise. The ranks agree about that first, in a call on 64 bytes; so every
+    /// rank must give such an operand, be it without a window.
+    Either(RawBuffer, Option<AnyWindow>),
 }
 
 impl From<RawBuffer> for Operand {
@@ -127,14 +139,34 @@ impl From<AnyWindow> for Operand {
 impl Operand {
     fn dtype(&self) -> Dtype {
         match self {
-            Operand::Raw(buffer) => buffer.dtype,
+            Operand::Raw(buffer) | Operand::Either(buffer, _) => buffer.dtype,
             Operand::Window(window) => window.dtype(),
+        }
+    }
+
+    /// Where in the window it may lie, on every rank alike.
+    fn place(&self) -> [i64; 2] {
+        match self {
+            Operand::Either(_, Some(window)) => window.0.place(),
+            _ => [-1; 2],
+        }
+    }
+
+    /// It as one of the other two.
+    fn settled(&self, in_window: bool) -> Operand {
+        match self {
+            Operand::Either(_, Some(window)) | Operand::Window(window) if in_window => {
+                Operand::Window(window.clone())
+            }
+            Operand::Window(window) => Operand::Window(window.clone()),
+            // It lives no longer than `self`, to which RAW-1 applies.
+            Operand::Raw(buffer) | Operand::Either(buffer, _) => Operand::Raw(RawBuffer { ..*buffer }),
         }
     }
 
     fn addresses(&self) -> Range<usize> {
         let (start, bytes) = match self {
-            Operand::Raw(buffer) => (buffer.pointer as usize, buffer.bytes),
+            Operand::Raw(buffer) | Operand::Either(buffer, _) => (buffer.pointer as usize, buffer.bytes),
             Operand::Window(window) => (
                 window.pointer() as usize,
                 window.len().saturating_mul(window.dtype().bytes()),
@@ -147,7 +179,7 @@ impl Operand {
     fn input(&self) -> AnyInput<'_> {
         match self {
             // SAFETY: mapped as long as `self` exists, which the result borrows (RAW-1).
-            Operand::Raw(buffer) => AnyInput::Own(buffer.dtype, unsafe {
+            Operand::Raw(buffer) | Operand::Either(buffer, _) => AnyInput::Own(buffer.dtype, unsafe {
                 LentBytes::from_raw(buffer.pointer, buffer.bytes)
             }),
             Operand::Window(window) => AnyInput::Window(&window.0),
@@ -157,12 +189,12 @@ impl Operand {
     #[inline(always)]
     fn output(&self, call: &Call) -> Result<AnyOutput<'_>> {
         match self {
-            Operand::Raw(buffer) if !buffer.writable => Err(Error::arguments(
+            Operand::Raw(buffer) | Operand::Either(buffer, _) if !buffer.writable => Err(Error::arguments(
                 call.name(),
                 "the buffer to be written is read-only; give a copy of it",
             )),
             // SAFETY: mapped as long as `self` exists, which the result borrows, and writable (RAW-1, RAW-3).
-            Operand::Raw(buffer) => Ok(AnyOutput::Own(buffer.dtype, unsafe {
+            Operand::Raw(buffer) | Operand::Either(buffer, _) => Ok(AnyOutput::Own(buffer.dtype, unsafe {
                 LentBytesMut::from_raw(buffer.pointer, buffer.bytes)
             })),
             Operand::Window(window) => Ok(AnyOutput::Window(&window.0)),
@@ -244,6 +276,29 @@ impl Operands {
         match &self.output {
             Some(output) => output.output(call),
             None => Ok(AnyOutput::Own(self.dtype(), (&mut [][..]).into())),
+        }
+    }
+
+    /// Whether the ranks must agree where the data is.
+    #[inline(always)]
+    pub(crate) fn may_be_either(&self) -> bool {
+        let either = |operand: &Option<Operand>| matches!(operand, Some(Operand::Either(..)));
+        either(&self.output) || either(&self.input)
+    }
+
+    /// The places of the input and of the output in the window, on every rank alike.
+    pub(crate) fn places(&self) -> [i64; 4] {
+        let place = |operand: &Option<Operand>| operand.as_ref().map_or([-1; 2], Operand::place);
+        let ([a, b], [c, d]) = (place(&self.input), place(&self.output));
+        [a, b, c, d]
+    }
+
+    /// These operands, each in the window or not.
+    pub(crate) fn settled(&self, [input, output]: [bool; 2]) -> Operands {
+        Operands {
+            input: self.input.as_ref().map(|operand| operand.settled(input)),
+            output: self.output.as_ref().map(|operand| operand.settled(output)),
+            same: self.same,
         }
     }
 

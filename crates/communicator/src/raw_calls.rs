@@ -1,11 +1,12 @@
 //! Calls that are values, made now or begun; see [`raw`](crate::raw).
 
 use crate::Communicator;
+use crate::buffer::Target;
 use crate::context::CallContext;
 use crate::error::{Error, Result};
 use crate::pending::Pending;
 use crate::raw::{AnyWindow, Call, Operands};
-use ringwork_isa::{Collective, Dtype};
+use ringwork_isa::{Collective, Dtype, ReduceOp};
 use ringwork_native::WaitObserver;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ impl CallContext {
     pub(crate) fn call_raw(&self, call: &Call, data: &Operands) -> Result<()> {
         if let Call::AllReduce(op) = call
             && data.are_one()
+            && !data.may_be_either()
         {
             // Checked first: at 4 bytes this is a third of the time of the whole call.
             return self.all_reduce(data.output(call)?, *op, None);
@@ -24,6 +26,10 @@ impl CallContext {
 
     #[inline(never)]
     fn call_raw_other(&self, call: &Call, data: &Operands) -> Result<()> {
+        if data.may_be_either() {
+            let data = data.settled(self.agreed(data.places())?);
+            return self.call_raw(call, &data);
+        }
         let one = data.are_one();
         if data.are_same() && !matches!(call, Call::AllToAll | Call::Collective { .. }) {
             let problem = "the input and the output are the same memory; this call needs two buffers";
@@ -54,6 +60,18 @@ impl CallContext {
                 self.collective(*collective, input, output, *op, *root)
             }
         }
+    }
+}
+
+impl CallContext {
+    /// Whether the input lies at the same place of the window on every rank, and whether the output does.
+    fn agreed(&self, places: [i64; 4]) -> Result<[bool; 2]> {
+        let [a, b, c, d] = places;
+        // The largest of all x, and the least of all x as the largest of all !x.
+        let mut words = [a, b, c, d, !a, !b, !c, !d];
+        self.all_reduce(words[..].output().into(), ReduceOp::Max, None)?;
+        let same = |index: usize| words[index] != -1 && words[index] == !words[index + 4];
+        Ok([same(0) && same(1), same(2) && same(3)])
     }
 }
 

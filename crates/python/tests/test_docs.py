@@ -8,7 +8,9 @@ import sys
 import pytest
 
 HERE = pathlib.Path(__file__).parent.parent
-PAGES = [HERE / "../../docs/python.md", HERE / "../../docs/python-node.md", HERE / "README.md"]
+DOCS = HERE / "../../docs"
+NAMES = ["python.md", "python-node.md", "python-notebooks.md", "from-mpi4py.md"]
+PAGES = [*(DOCS / name for name in NAMES), HERE / "README.md"]
 BLOCKS = [
     pytest.param(block, id=f"{page.stem}-{number}")
     for page in PAGES
@@ -17,7 +19,7 @@ BLOCKS = [
 
 
 def test_the_pages_have_programs():
-    assert len(BLOCKS) >= 7
+    assert len(BLOCKS) >= 9
 
 
 @pytest.mark.parametrize("block", BLOCKS)

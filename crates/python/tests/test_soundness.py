@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -354,42 +355,104 @@ def test_ctrl_c_ends_joining():
     assert ranks(code, 1) == [("interrupted\n", 0)]
 
 
+LONG = "RINGWORK_LONG" in os.environ
+# How long the threads make random calls, in seconds; 0 is one round.
+RANDOM_CALLS_S = float(os.environ.get("RINGWORK_RANDOM_CALLS_S", "3600")) if LONG else 0.0
+
+
+def random_calls(part, rng, calls):
+    """Makes calls that `rng` chooses, the same on every rank; returns those with a wrong result."""
+    wrong, size, me = [], part.size, part.rank
+    window = part.zeros(5000)
+    for _ in range(calls):
+        n, kind = int(rng.integers(1, 20_000)), int(rng.integers(10))
+        x, total = np.full(n, me + 1, "f4"), size * (size + 1) // 2
+        if kind == 0:
+            part.all_reduce(x)
+            right = (x == total).all()
+        elif kind == 1:
+            part.all_reduce(x, wait=False).wait()
+            right = (x == total).all()
+        elif kind == 2:
+            part.all_reduce(x, wait=False)  # abandoned
+            right = True
+        elif kind == 3:
+            everything = np.zeros(n * size, "f4")
+            if pending := part.all_gather(x, everything, wait=bool(n % 2)):
+                pending.wait()
+            right = np.array_equal(everything, np.repeat(np.arange(1, size + 1), n))
+        elif kind == 4:
+            part.broadcast(x, n % size)
+            right = (x == n % size + 1).all()
+        elif kind == 5:
+            out = np.zeros(n, "f4")
+            part.exchange(x, (me + 1) % size, out, (me - 1) % size)
+            right = (out == (me - 1) % size + 1).all()
+        elif kind == 6:
+            np.asarray(window)[:] = me + 1
+            part.all_reduce(window, wait=False).wait()
+            right = (np.asarray(window) == total).all()
+        elif kind == 7:
+            out = np.zeros(n, "f4")
+            part.reduce_scatter(np.repeat(x, size), out, "max")
+            right = (out == size).all()
+        elif kind == 8:
+            with pytest.raises(ArgumentError):
+                part.all_gather(x, x[1:])
+            right = True
+        else:
+            part.barrier()
+            right = True
+        if not right:
+            wrong.append((n, kind))
+    return wrong
+
+
+def resources():
+    """Memory in use in KiB, open files, threads."""
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(status["VmRSS"].split()[0]), len(os.listdir("/proc/self/fd")), int(status["Threads"])
+
+
 def threads(comm):
     """Two threads on two communicators, and two on one: calls on one are made one after the other."""
-    parts = [comm.split(0), comm.split(0)]
-    wrong = []
+    parts, wrong, before = [comm.split(0), comm.split(0)], [], None
+    end, rounds = time.monotonic() + RANDOM_CALLS_S, 0
+    while True:
+        rounds += 1
 
-    def work(part, seed):
-        rng = np.random.default_rng(seed)  # the same on every rank
-        for _ in range(150):
-            n = int(rng.integers(1, 20_000))
-            x = np.full(n, part.rank + 1, "f4")
-            kind = int(rng.integers(3))
-            if kind == 0:
-                part.all_reduce(x)
-            elif kind == 1:
-                part.all_reduce(x, wait=False).wait()
-            else:
-                part.all_reduce(x, wait=False)
-                continue
-            if not (x == 3).all():
-                wrong.append((n, kind))
+        def work(part, seed, calls=150):
+            try:
+                wrong.extend(random_calls(part, np.random.default_rng([seed, rounds]), calls))
+            except BaseException as error:
+                wrong.append(error)
+                raise
 
-    running = [threading.Thread(target=work, args=(part, seed)) for seed, part in enumerate(parts)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
-    assert not wrong
-    same = [threading.Thread(target=lambda: [comm.barrier() for _ in range(100)]) for _ in range(2)]
-    for thread in same:
-        thread.start()
-    for thread in same:
-        thread.join()
+        running = [threading.Thread(target=work, args=(part, seed)) for seed, part in enumerate(parts)]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+        assert not wrong, wrong
+        same = [threading.Thread(target=lambda: [comm.barrier() for _ in range(100)]) for _ in range(2)]
+        for thread in same:
+            thread.start()
+        for thread in same:
+            thread.join()
+        goes_on = np.array([time.monotonic() < end])
+        comm.broadcast(goes_on)
+        if rounds == 20:
+            before = resources()
+        if not goes_on[0]:
+            break
+    if before is not None:
+        after = resources()
+        assert after[1:] == before[1:] and after[0] < before[0] + 30_000, (before, after, rounds)
+    return rounds
 
 
 def test_threads_make_random_calls():
-    run(threads, 2)
+    assert min(run(threads, 2)) >= 1
 
 
 def handlers(comm):

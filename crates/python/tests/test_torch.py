@@ -1,7 +1,15 @@
 """torch.distributed over ringwork: each case is compared with what one process computes."""
 
 import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
 import time
+import traceback
 
 import pytest
 
@@ -10,6 +18,7 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 import ringwork  # noqa: E402
+import ringwork.torch  # noqa: E402
 
 LONG = 3 << 20  # elements; more than any buffer between two ranks
 
@@ -23,6 +32,10 @@ def case_reductions(r, n):
         x = torch.arange(5).to(dtype) + r
         dist.all_reduce(x)
         assert torch.equal(x, sum(torch.arange(5).to(dtype) + k for k in range(n))), dtype
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        x = torch.full((5,), r + 1.0).to(dtype)
+        dist.all_reduce(x)
+        assert torch.equal(x.float(), torch.full((5,), float(sum(range(1, n + 1))))), dtype
     x = torch.full((4,), float(r))
     dist.all_reduce(x, dist.ReduceOp.MAX)
     assert torch.equal(x, torch.full((4,), float(n - 1)))
@@ -43,6 +56,22 @@ def case_reductions(r, n):
     assert x[0] == (sum(range(1, n + 1)) if r == n - 1 else r + 1)
     with pytest.raises(ValueError, match="there is no reduction"):
         dist.all_reduce(torch.ones(1, dtype=torch.int32), dist.ReduceOp.BXOR)
+
+
+def case_bits(r, n):
+    """A sum has the bits of adding in rank order, in own memory and in the window, as with NumPy and on a node."""
+    every = [torch.randn(5000, generator=torch.Generator().manual_seed(k)) for k in range(n)]
+    want = every[0].clone()
+    for more in every[1:]:
+        want += more
+    x = every[r].clone()
+    dist.all_reduce(x)
+    assert torch.equal(x.view(torch.int32), want.view(torch.int32))
+    comm = ringwork.join(f"bits-{os.getppid()}", r, n)
+    array = every[r].numpy().copy()
+    comm.all_reduce(array)
+    assert array.tobytes() == want.numpy().tobytes()
+    comm.close()
 
 
 def case_async(r, n):
@@ -207,6 +236,65 @@ def case_fsdp2(r, n):
     fully_shard(net, mesh=mesh)
     trained(net, r, n)
     for got, want in zip(net.parameters(), reference(n).parameters()):
+        torch.testing.assert_close(got.full_tensor(), want, rtol=1e-5, atol=1e-6)
+
+
+def case_tensors_in_the_window(r, n):
+    from ringwork.torch import window_tensor
+
+    total = sum(range(1, n + 1))
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        x = window_tensor((100, 500), dtype)
+        assert not x.any() and x.shape == (100, 500)
+        x += r + 1
+        dist.all_reduce(x)
+        assert (x == total).all()
+        x.fill_(r + 1)
+        dist.all_reduce(x, async_op=True).wait()
+        assert (x == total).all()
+    # Elsewhere on rank 0, whether in the window or not.
+    more = window_tensor(20_000) if r == 0 else None
+    for make in (window_tensor, torch.zeros if r == 0 else window_tensor):
+        y = make(20_000)
+        y += r + 1
+        dist.all_reduce(y)
+        assert (y == total).all()
+        part = torch.empty(20_000 // n // 8 * 8)
+        whole = make(part.numel() * n)
+        whole += r + 1
+        dist.reduce_scatter_tensor(part, whole)
+        assert (part == total).all()
+        whole[r * part.numel() : (r + 1) * part.numel()] = r
+        dist.all_gather_into_tensor(whole, whole[r * part.numel() : (r + 1) * part.numel()])
+        assert torch.equal(whole, torch.arange(float(n)).repeat_interleave(part.numel()))
+    del more
+    # Memory comes back when the last user of a tensor is gone, and a full window is not an error.
+    arena = dist.group.WORLD._get_backend(torch.device("cpu"))._arena
+    del x, y, whole
+    for _ in range(20):
+        z = window_tensor(2 << 20)
+        view = z[5:]
+        del z
+        assert len(arena._lent) == 1
+        del view
+    kept = [window_tensor(2 << 20) for _ in range(10)]
+    assert len(arena._lent) == 8, "the window has 64 MiB"
+    dist.all_reduce(kept[-1][:10_000])
+    assert not kept[-1].any()
+
+
+def case_fsdp2_in_the_window(r, n):
+    from torch.distributed.fsdp import fully_shard
+
+    net, backend = model(), dist.group.WORLD._get_backend(torch.device("cpu"))
+    fully_shard(net, mesh=dist.DeviceMesh.from_group(dist.group.WORLD, "cpu"))
+    net.set_allocate_memory_from_process_group_for_comm(True)
+    before, least = backend._arena._count, ringwork.torch._WINDOW_FROM
+    ringwork.torch._WINDOW_FROM = 0  # the model is small
+    trained(net, r, n)
+    ringwork.torch._WINDOW_FROM = least
+    assert backend._arena._count > before, "torch did not allocate in the window"
+    for got, want in zip(net.parameters(), reference(n).parameters(), strict=True):
         torch.testing.assert_close(got.full_tensor(), want, rtol=1e-5, atol=1e-6)
 
 
@@ -406,7 +494,8 @@ def everything(comm, path):
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
-def test_everything_agrees_with_one_process(tmp_path, n):
+def test_everything_agrees_with_one_process(tmp_path, monkeypatch, n):
+    monkeypatch.setenv("RINGWORK_TORCH_WINDOW_MIB", "64")
     ringwork.spawn(everything, n, (str(tmp_path / "store"),), timeout=120)
 
 
@@ -437,3 +526,64 @@ def test_a_dead_peer_is_an_exception_of_backward(tmp_path):
         ringwork.spawn(death, 2, (path,), timeout=60)
     assert caught.value.ranks == [1], caught.value
     assert "rank 1" in open(path + ".noticed").read()
+
+
+def test_the_programs_of_the_page_run_under_torchrun(tmp_path):
+    page = pathlib.Path(__file__).parents[3] / "docs/python-torch.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
+    program = tmp_path / "program.py"
+    program.write_text("\n".join([*blocks, "dist.destroy_process_group()"]))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run([*torchrun, str(program)], capture_output=True, text=True, check=False)
+    assert len(blocks) == 2 and done.returncode == 0, done.stderr
+
+
+# --- ranks that are killed ---
+
+KILLS = 1000 if "RINGWORK_LONG" in os.environ else 5
+
+
+def trains_until_killed(rank, size, path, victim, after_s):
+    """A forked rank: trains until the victim is killed. Its exit code is 0 if it was told who died."""
+    try:
+        dist.init_process_group("ringwork", init_method=f"file://{path}", rank=rank, world_size=size)
+        if rank == victim:
+            threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        net = nn.parallel.DistributedDataParallel(model(), bucket_cap_mb=0.0001)  # several buckets
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        while True:
+            optimizer.zero_grad()
+            net(torch.ones(4, 8)).square().mean().backward()
+            optimizer.step()
+    except ringwork.RankDied as error:
+        return 0 if error.rank == victim else 3
+    except BaseException:
+        traceback.print_exc()
+        return 4
+
+
+def kill_storm(path, kills, seed=0):
+    """Runs in a process of its own, which imported torch and forks the ranks: to import it for each takes seconds."""
+    torch.set_num_threads(1)
+    rng = random.Random(seed)
+    for kill in range(kills):
+        size = rng.choice([2, 3])
+        victim, after_s = rng.randrange(size), rng.random() * 0.2
+        pids = {}
+        for rank in range(size):
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(60)  # a rank that hangs is killed, and fails the test
+                os._exit(trains_until_killed(rank, size, f"{path}-{kill}", victim, after_s))
+            pids[pid] = rank
+        for pid, rank in pids.items():
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            assert code == (-signal.SIGKILL if rank == victim else 0), (kill, size, victim, rank, code)
+        os.unlink(f"{path}-{kill}")
+    assert [name for name in os.listdir("/dev/shm") if "ringwork" in name] == []
+
+
+def test_kills_under_ddp_are_always_told_and_nothing_crashes_or_hangs(tmp_path):
+    code = f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r}); import test_torch; test_torch.kill_storm({str(tmp_path / 's')!r}, {KILLS})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

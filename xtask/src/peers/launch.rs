@@ -7,12 +7,12 @@ use super::job::Job;
 use super::library::{Library, Peer};
 use std::path::Path;
 
-/// The launcher of `peer` with `ranks` ranks; the benchmark and its arguments go behind it.
+/// The launcher of `peer` with `ranks` ranks; the program and its arguments go behind it.
 pub(crate) fn launcher(peer: Peer, ranks: u32, cores: usize, dir: &Path) -> Job {
     let crowded = ranks as usize > cores;
     let root = peer.library.root(dir);
     let n = ranks.to_string();
-    let job = match peer.library {
+    match peer.library {
         Library::OpenMpi4 => {
             let job = Job::new([root.join("bin/mpiexec.openmpi")]).and(["--allow-run-as-root", "-np", &n]);
             let job = job.and(["--mca", "pml", "ob1", "--mca", "btl", "self,vader"]);
@@ -42,8 +42,7 @@ pub(crate) fn launcher(peer: Peer, ranks: u32, cores: usize, dir: &Path) -> Job 
             // Collectives run in the calling thread: a worker thread would share its core.
             job.with("CCL_WORKER_OFFLOAD", "0")
         }
-    };
-    job.and([peer.library.benchmark(dir)])
+    }
 }
 
 fn open_mpi(job: Job, peer: Peer, crowded: bool, when_crowded: &[&str]) -> Job {
@@ -102,7 +101,8 @@ mod tests {
     use super::*;
 
     fn line(peer: &str, ranks: u32) -> String {
-        let job = launcher(peer.parse().unwrap(), ranks, 2, Path::new("/c"));
+        let (peer, dir): (Peer, _) = (peer.parse().unwrap(), Path::new("/c"));
+        let job = launcher(peer, ranks, 2, dir).and([peer.library.benchmark(dir)]);
         let env = job
             .env
             .iter()

@@ -99,6 +99,7 @@ impl Field {
         let (min, max, factor) = self.plan.sizes;
         let modes: Vec<String> = modes.iter().map(Mode::to_string).collect();
         let job = launch::launcher(peer, turn.ranks, self.cores, &self.dir);
+        let job = job.and([peer.library.benchmark(&self.dir)]);
         let job = job.and([
             "--pin",
             "--peer",

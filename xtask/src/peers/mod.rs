@@ -15,6 +15,8 @@ mod measure;
 mod options;
 mod page;
 mod placement;
+mod python;
+mod python_table;
 mod render;
 mod ringwork;
 mod sample;
@@ -38,13 +40,18 @@ use std::path::Path;
 /// # Errors
 /// Nothing could be measured, a file could not be written, or ringwork returned a wrong result.
 pub(crate) fn run(arguments: &PeersArguments) -> Result<()> {
-    if let Some(csv) = &arguments.from {
-        return show(arguments, csv);
+    let dir = arguments.dir();
+    match &arguments.from {
+        Some(_) if arguments.python => return python::run(arguments, &dir),
+        Some(csv) => return show(arguments, csv),
+        None => {}
     }
     job::watch_for_interrupts();
-    let dir = arguments.dir();
     fs::create_dir_all(dir.join("bin")).map_err(Error::file(&dir))?;
     let _alone = lock(&dir.join("lock"))?;
+    if arguments.python {
+        return python::run(arguments, &dir);
+    }
     let runners = prepare(arguments, &dir)?;
     let field = Field::new(arguments, runners);
     if field.plan.rounds == 0 {

@@ -15,6 +15,15 @@ pub(crate) struct PeersArguments {
     /// A short look: 2 ranks, 5 sizes, 3 rounds
     #[arg(long)]
     quick: bool,
+    /// Python instead: NumPy beside mpi4py, torch.distributed beside gloo; all-reduce, and steps of DDP and FSDP2
+    #[arg(long, conflicts_with_all = ["ops", "modes", "peers"])]
+    pub(crate) python: bool,
+    /// The wheel of ringwork to measure, instead of building it
+    #[arg(long, value_name = "FILE", requires = "python")]
+    pub(crate) wheel: Option<PathBuf>,
+    /// A Python that has torch and into which the wheel is installed, instead of installing torch (5.4 GB)
+    #[arg(long, value_name = "PROGRAM", requires = "python")]
+    pub(crate) torch: Option<PathBuf>,
     /// Operations [default: all]
     #[arg(long, value_delimiter = ',', value_name = "OP,..")]
     ops: Vec<Op>,
@@ -100,6 +109,8 @@ impl PeersArguments {
     pub(crate) fn plan(&self) -> Plan {
         let (ranks, rounds, max, factor, target_ms) = if self.quick {
             (vec![2], 3, 1 << 20, 16, 5)
+        } else if self.python {
+            (vec![2], 5, 64 << 20, 4, 15)
         } else {
             (vec![2, 4], 5, 64 << 20, 4, 15)
         };
@@ -141,10 +152,13 @@ impl PeersArguments {
     /// Where the raw lines go.
     pub(crate) fn csv(&self) -> PathBuf {
         let beside = || self.write.as_ref().map(|page| page.with_extension("csv"));
-        self.csv
-            .clone()
-            .or_else(beside)
-            .unwrap_or_else(|| ringwork::target_dir().join("peers.csv"))
+        self.csv.clone().or_else(beside).unwrap_or_else(|| {
+            ringwork::target_dir().join(if self.python {
+                "peers-python.csv"
+            } else {
+                "peers.csv"
+            })
+        })
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn versions(samples: &[Sample]) -> BTreeMap<&str, String> {
 }
 
 /// This machine, in a few words.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,7 +1,9 @@
 //! Calls that are values, on memory that is an address; joining by name; waits that are observed and resumed.
 
 use super::spmd::{all_well, done, ends, here, rank, spmd, start};
-use ringwork_communicator::{Call, Communicator, Error, Operands, RawBuffer, WaitObserver};
+use ringwork_communicator::{
+    AnyWindow, Call, Communicator, Error, Operand, Operands, RawBuffer, WaitObserver,
+};
 use ringwork_isa::{Collective, Dtype, ReduceOp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -226,5 +228,58 @@ fn a_wait_for_a_pending_call_can_be_resumed() {
             comm.barrier().unwrap();
         }
         comm.barrier().unwrap();
+    }));
+}
+
+/// Elements of a window as memory that may be either: by its address, and as the part of the window that it is.
+fn either(window: &AnyWindow, (start, len): (usize, usize), is_known: bool) -> Operand {
+    let part = window.part(Dtype::I32, 4 * start, len).expect("it is inside");
+    // SAFETY: the window lives until the end of the test, and the call is over before anything else uses it (RAW-1).
+    let raw = unsafe { RawBuffer::new(Dtype::I32, part.pointer(), len, true) };
+    Operand::Either(raw, is_known.then_some(part))
+}
+
+fn fill(window: &AnyWindow, (start, len): (usize, usize), value: i32) {
+    for index in start..start + len {
+        // SAFETY: the element is this rank's, inside of the window, and no call is pending (WIN-2).
+        unsafe { window.pointer().cast::<i32>().add(index).write(value) };
+    }
+}
+
+fn values(window: &AnyWindow, (start, len): (usize, usize)) -> Vec<i32> {
+    let element = |index| {
+        // SAFETY: as in `fill`.
+        unsafe { window.pointer().cast::<i32>().add(index).read() }
+    };
+    (start..start + len).map(element).collect()
+}
+
+#[test]
+fn memory_that_may_lie_in_the_window_is_used_there_if_it_does_on_every_rank_and_rightly_if_it_does_not() {
+    all_well(&spmd(here!(), 3, |comm| {
+        let (me, len) = (comm.rank() as i32, 30_000);
+        let window = comm.alloc_any(Dtype::U8, 4 * 100_000).unwrap();
+        let sum = Call::AllReduce(ReduceOp::Sum);
+        // At the same place on every rank; at another place on rank 1; unknown to rank 2; unknown to all.
+        let starts = [[64; 3], [64, 4096, 64], [64; 3], [64; 3]];
+        let known = [[true; 3], [true; 3], [true, true, false], [false; 3]];
+        for (starts, known) in starts.into_iter().zip(known) {
+            let (place, is_known) = ((starts[me as usize], len), known[me as usize]);
+            fill(&window, place, me + 1);
+            comm.call(&sum, &Operands::in_place(either(&window, place, is_known)))
+                .unwrap();
+            assert!(values(&window, place).iter().all(|value| *value == 6));
+            // Two buffers, of which one is in the window, and begun.
+            let out = (70_000, len / 3);
+            let data =
+                Operands::between(either(&window, place, is_known), either(&window, out, true)).unwrap();
+            comm.begin_call(Call::ReduceScatter(ReduceOp::Max), data, (), || ())
+                .wait()
+                .unwrap();
+            assert!(values(&window, out).iter().all(|value| *value == 6));
+        }
+        assert!(window.part(Dtype::I32, 4 * 99_999, 2).is_none(), "past the end");
+        assert!(window.part(Dtype::I32, 2, 1).is_none(), "not aligned");
+        assert!(window.part(Dtype::I64, 0, usize::MAX).is_none(), "too many");
     }));
 }

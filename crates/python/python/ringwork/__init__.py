@@ -39,6 +39,7 @@ from ._core import (
     __version__,
 )
 from . import kernels
+from ._bench import BenchTable, bench
 from ._spawn import spawn
 from .errors import (
     Aborted,
@@ -72,6 +73,7 @@ __all__ = [
     "Aborted",
     "ArgumentError",
     "BadEnvironment",
+    "BenchTable",
     "Buffer",
     "ChipGone",
     "Comm",
@@ -112,6 +114,7 @@ __all__ = [
     "Timeline",
     "Window",
     "__version__",
+    "bench",
     "errors",
     "init",
     "join",

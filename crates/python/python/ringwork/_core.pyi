@@ -128,6 +128,7 @@ class Comm:
         peer: int = 0,
         sends: Sequence[int] | None = None,
         receives: Sequence[int] | None = None,
+        window: Window | None = None,
         wait: bool = True,
         then: Callable[[], object] | None = None,
     ) -> Pending | None: ...

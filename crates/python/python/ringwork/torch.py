@@ -8,8 +8,10 @@ Everything that torch builds on a process group uses it then: DDP, FSDP, DTensor
 
 from __future__ import annotations
 
+import math
+import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,9 +22,14 @@ from torch._C._distributed_c10d import Backend as _C10dBackend
 from . import _open
 from ._core import Comm
 from ._torch_messages import Messages
+from ._torch_window import Arena
 from ._torch_work import Work
 
-__all__ = ["Backend", "monitored_barrier", "register"]
+__all__ = ["Backend", "monitored_barrier", "register", "window_tensor"]
+
+# Calls that can use the window, and from how many bytes on they are told of it: to agree about it takes a call on 64 bytes.
+_IN_WINDOW = {"all_reduce", "all_gather", "reduce_scatter"}
+_WINDOW_FROM = 16 << 10
 
 _DTYPES = {
     torch.float32: "f32",
@@ -34,7 +41,10 @@ _DTYPES = {
     torch.bool: "u8",
     torch.int32: "i32",
     torch.int64: "i64",
+    torch.float8_e4m3fn: "f8e4m3",
+    torch.float8_e5m2: "f8e5m2",
 }
+_BYTES = {name: dtype.itemsize for dtype, name in _DTYPES.items()}
 _OPS = {
     dist.ReduceOp.SUM: "sum",
     dist.ReduceOp.AVG: "avg",
@@ -85,6 +95,7 @@ class Backend(_C10dBackend):
         _open.add(self._comm)
         self._messages = Messages(name, rank, seconds)
         self._batch: list[Work] | None = None
+        self._arena: Arena | None = None
         self._options = _C10dBackend.Options("ringwork", timeout=timeout)
 
     # --- what torch asks about ---
@@ -108,12 +119,30 @@ class Backend(_C10dBackend):
         """`ringwork`."""
         return "ringwork"
 
+    # --- memory in the window ---
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        """Whether `allocate_tensor` can be used. Yes for Python, where `device` is a device. No for C++, which gives an
+        index: torch cannot hand its options of a tensor to Python.
+        """
+        return isinstance(device, torch.device) and device.type == "cpu"
+
+    def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any = None) -> Tensor:
+        """A tensor in the window, or elsewhere if there is no room. The first call is collective."""
+        if self._arena is None:
+            mebibytes = int(os.environ.get("RINGWORK_TORCH_WINDOW_MIB", "256"))
+            self._arena = Arena(self._comm, mebibytes << 20)
+        tensor = self._arena.tensor(size, dtype)
+        return torch.empty(size, dtype=dtype) if tensor is None else tensor
+
     # --- calls ---
 
     def _begin(self, result: list[Tensor], calls: list[tuple[Any, ...]], is_async: bool, *copies: Callable[[], object]) -> Work:
         """Makes calls of (name, dtype, data, out, owner, options), or begins them."""
         work = Work(result)
         work._copies.extend(copies)
+        if self._arena is not None:
+            calls = [self._may_be_in_window(call, self._arena) for call in calls]
         if not is_async:
             for name, dtype, data, out, owner, more in calls:
                 self._comm._call_at(name, dtype, data, out, owner, **more)
@@ -124,6 +153,15 @@ class Backend(_C10dBackend):
             call = self._comm._call_at(name, dtype, data, out, owner, wait=False, then=then, **more)
             work._calls.append(call)
         return self._batched(work.began())
+
+    @staticmethod
+    def _may_be_in_window(call: tuple[Any, ...], arena: Arena) -> tuple[Any, ...]:
+        name, dtype, data, out, owner, more = call
+        # The same on every rank, as every rank must say so or none.
+        elements = max(data[1] if data else 0, out[1] if out else 0)
+        if name not in _IN_WINDOW or elements * _BYTES[dtype] < _WINDOW_FROM:
+            return call
+        return (name, dtype, data, out, owner, {**more, "window": arena.window})
 
     def _batched(self, work: Work) -> Work:
         if self._batch is not None:
@@ -382,6 +420,19 @@ Backend._reduce_scatter_base = Backend.reduce_scatter_single  # type: ignore[met
 Backend.alltoall_base = Backend.all_to_all_single  # type: ignore[method-assign,assignment]
 Backend.allgather_into_tensor_coalesced = Backend.all_gather_single_coalesced  # type: ignore[attr-defined]
 Backend.reduce_scatter_tensor_coalesced = Backend.reduce_scatter_single_coalesced  # type: ignore[attr-defined]
+
+
+def window_tensor(shape: int | Sequence[int], dtype: torch.dtype = torch.float32, group: Any = None) -> Tensor:
+    """A zeroed tensor in the window of a group, whose collectives use it where it is: without a copy.
+
+    The first call for a group is collective. The window of a group has 256 MiB, or `RINGWORK_TORCH_WINDOW_MIB`; when it is
+    full, the tensor lies elsewhere. Tensors must be made and dropped in the same order on every rank to be used in place.
+    """
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    backend = (group or dist.group.WORLD)._get_backend(torch.device("cpu"))
+    if not isinstance(backend, Backend):
+        raise ValueError("ringwork: the group has another backend; give one that was made with \"ringwork\"")
+    return backend.allocate_tensor(math.prod(sizes), dtype=dtype).zero_().view(sizes)
 
 
 def monitored_barrier(group: Any = None) -> None:

@@ -4,6 +4,7 @@ use crate::comm::{Comm, LONG_BYTES, parse_dtype};
 use crate::errors::{argument, raised};
 use crate::pending::{Owner, Pending};
 use crate::seam::lock::thread;
+use crate::window::Window;
 use pyo3::prelude::*;
 use ringwork_communicator::{Call, Operand, Operands, RawBuffer};
 use ringwork_isa::{Dtype, ReduceOp};
@@ -11,17 +12,25 @@ use ringwork_isa::{Dtype, ReduceOp};
 /// An address and a number of elements.
 type Place = (usize, usize);
 
-fn operand(dtype: Dtype, (address, len): Place, writable: bool) -> Operand {
+fn operand(dtype: Dtype, (address, len): Place, writable: bool, window: Option<&Window>) -> Operand {
     let pointer = std::ptr::with_exposed_provenance_mut(address);
     // SAFETY: the caller of `_call_at` vouches for the addresses, and gave their owner, which the call has until it is done (PY-1,
     // RAW-1). This is the one method of the package that can break memory; its name says that it is not for users.
-    unsafe { RawBuffer::new(dtype, pointer, len, writable) }.into()
+    let raw = unsafe { RawBuffer::new(dtype, pointer, len, writable) };
+    let Some(window) = window.map(|window| &window.window) else {
+        return raw.into();
+    };
+    let offset = address.checked_sub(window.pointer() as usize);
+    let part = offset.and_then(|offset| window.part(dtype, offset, len));
+    Operand::Either(raw, part)
 }
 
 #[pymethods]
 impl Comm {
-    /// A call on memory that `owner` keeps. Not for users: a wrong address breaks the process.
-    #[pyo3(signature = (name, dtype, data, out, owner, *, op=None, root=0, peer=0, sends=None, receives=None, wait=true, then=None))]
+    /// A call on memory that `owner` keeps. Not for users: a wrong address breaks the process. With `window`, the memory may
+    /// lie in it, on each rank or not; every rank gives it then.
+    #[pyo3(signature = (name, dtype, data, out, owner, *, op=None, root=0, peer=0, sends=None, receives=None, window=None,
+        wait=true, then=None))]
     #[allow(
         clippy::too_many_arguments,
         reason = "one entry for every call, used by one module of ours"
@@ -39,6 +48,7 @@ impl Comm {
         peer: u32,
         sends: Option<Vec<usize>>,
         receives: Option<Vec<usize>>,
+        window: Option<PyRef<'_, Window>>,
         wait: bool,
         then: Option<Py<PyAny>>,
     ) -> PyResult<Option<Pending>> {
@@ -76,13 +86,14 @@ impl Comm {
             .map_or(0, |place| place.1)
             .max(out.map_or(0, |place| place.1));
         let bytes = bytes.saturating_mul(dtype.bytes());
+        let reading = |place| operand(dtype, place, false, window.as_deref());
+        let writing = |place| operand(dtype, place, true, window.as_deref());
         let operands = match (data, out) {
             (None, None) => Operands::none(),
-            (Some(data), None) => Operands::reading(operand(dtype, data, false)),
-            (None, Some(out)) => Operands::in_place(operand(dtype, out, true)),
+            (Some(data), None) => Operands::reading(reading(data)),
+            (None, Some(out)) => Operands::in_place(writing(out)),
             (Some(data), Some(out)) => {
-                Operands::between(operand(dtype, data, false), operand(dtype, out, true))
-                    .map_err(|error| raised(py, &error))?
+                Operands::between(reading(data), writing(out)).map_err(|error| raised(py, &error))?
             }
         };
         if wait {
