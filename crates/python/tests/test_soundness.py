@@ -447,7 +447,9 @@ def threads(comm):
             break
     if before is not None:
         after = resources()
-        assert after[1:] == before[1:] and after[0] < before[0] + 30_000, (before, after, rounds)
+        # A thread that was joined may still be ending.
+        limits = (before[0] + 30_000, before[1], before[2] + 4)
+        assert all(now <= limit for now, limit in zip(after, limits, strict=True)), (before, after, rounds)
     return rounds
 
 
