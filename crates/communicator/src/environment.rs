@@ -79,7 +79,13 @@ const STARTERS: [Starter; 5] = [
         size: "PMI_SIZE",
         hosts: Hosts::RanksHere("MPI_LOCALNRANKS"),
         has_mpi: true,
-        job: &["PMI_ID_MAP", "PMI_PORT", "HYDI_CONTROL_FD", "PMI_JOBID"],
+        job: &[
+            "PMI_ID_MAP",
+            "PMI_PORT",
+            "HYDI_CONTROL_FD",
+            "PMI_JOBID",
+            "I_MPI_HYDRA_UUID",
+        ],
     },
     Starter {
         name: "slurm",
@@ -252,6 +258,15 @@ mod tests {
                 ("OMPI_COMM_WORLD_RANK", "0"),
                 ("OMPI_COMM_WORLD_SIZE", "2"),
                 ("PMIX_NAMESPACE", "7")
+            ])
+            .is_ok()
+        );
+        // Intel MPI 2021.18 sets no other that tells one job from another.
+        assert!(
+            read(&[
+                ("PMI_RANK", "0"),
+                ("PMI_SIZE", "2"),
+                ("I_MPI_HYDRA_UUID", "d67a0000")
             ])
             .is_ok()
         );

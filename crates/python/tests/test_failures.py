@@ -183,12 +183,13 @@ STARTERS = {
     "torchrun": {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "{job}"},
     "Open MPI": {"OMPI_COMM_WORLD_RANK": "{rank}", "OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "{job}"},
     "MPICH": {"PMI_RANK": "{rank}", "PMI_SIZE": "2", "PMI_PORT": "{job}"},
+    "Intel MPI": {"PMI_RANK": "{rank}", "PMI_SIZE": "2", "I_MPI_HYDRA_UUID": "{job}"},
     "Slurm": {"SLURM_PROCID": "{rank}", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "{job}"},
 }
 
 
 def clean():
-    foreign = ("RINGWORK_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "MASTER_")
+    foreign = ("RINGWORK_", "OMPI_", "PMI", "I_MPI_", "SLURM_", "RANK", "WORLD_SIZE", "MASTER_")
     return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
 
 
