@@ -44,10 +44,11 @@ one() { # fault, what happens, how many survivors speak, what they say
 
 # A rank on host 2, by the number that this machine gives it: the last one, which does not lead.
 victim() {
-    local process space
+    local process space name
+    name=$(basename "$program" | cut -c1-15)
     space=$(readlink "/proc/$(cat "$HOSTS_DIR/${p}2.pid")/ns/net")
     for process in $(pgrep -f over_hosts::rank_program_that_loops); do
-        if [[ $(readlink "/proc/$process/ns/net") == "$space" && $(readlink "/proc/$process/exe") == "$program" ]]; then
+        if [[ $(readlink "/proc/$process/ns/net") == "$space" && $(cat "/proc/$process/comm") == "$name" ]]; then
             echo "$process"
         fi
     done | tail -1

@@ -7,7 +7,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 program=$(realpath "$1")
 export HOSTS_DIR=${HOSTS_DIR:-/tmp/ringwork-hosts.$$} HOSTS_PREFIX=${HOSTS_PREFIX:-rw} HOSTS_NET=${HOSTS_NET:-10.77.0}
-export RINGWORK_TIMEOUT=${RINGWORK_TIMEOUT:-40} MPI_TIMEOUT=${MPI_TIMEOUT:-120}
+export RUST_BACKTRACE=0 RINGWORK_TIMEOUT=${RINGWORK_TIMEOUT:-40} MPI_TIMEOUT=${MPI_TIMEOUT:-120}
 logs=$(mktemp -d)
 trap '"$here/hosts.sh" down; rm -rf "$logs"' EXIT
 p=$HOSTS_PREFIX

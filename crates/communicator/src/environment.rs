@@ -135,12 +135,17 @@ impl Environment {
                 format!("there are {size} ranks, from 0"),
             ));
         }
-        let job: Vec<String> = starter
+        let mut job: Vec<String> = starter
             .job
             .iter()
             .map(|name| get(name).unwrap_or_default())
             .collect();
-        if size > 1 && job.iter().all(String::is_empty) {
+        if starter.name == "pmi" && job.iter().all(String::is_empty) {
+            // MPICH 4 names no job, but all ranks of one on a host have the same parent.
+            job.push(std::os::unix::process::parent_id().to_string());
+        }
+        // Over several hosts MPI gives the job its name.
+        if size > 1 && !over_hosts && job.iter().all(String::is_empty) {
             let missing = format!(
                 "{} says rank {rank} of {size}, but none of {} is set",
                 starter.name,

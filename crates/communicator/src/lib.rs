@@ -115,11 +115,11 @@ impl Communicator {
         // first.
         let rendezvous = format!("{rendezvous}-{}", JOINED.fetch_add(1, Ordering::Relaxed));
         if over_hosts {
-            let spread = Arc::new(hosts::meet(starter, size)?);
-            if spread.hosts.len() > 1 {
-                let (rank, size) = (Rank(spread.local_rank()), spread.ranks_here());
-                return Communicator::meet(&rendezvous, rank, size, Some(spread), rules, timeout);
-            }
+            let (spread, job) = hosts::meet(starter, size)?;
+            let (rank, size) = (Rank(spread.local_rank()), spread.ranks_here());
+            let spread = (spread.hosts.len() > 1).then(|| Arc::new(spread));
+            let rendezvous = format!("ringwork-mpi-{job:016x}");
+            return Communicator::meet(&rendezvous, rank, size, spread, rules, timeout);
         }
         Communicator::meet(&rendezvous, rank, size, None, rules, timeout)
     }

@@ -168,11 +168,11 @@ impl Drop for Hosts {
     }
 }
 
-/// Joins the other hosts of the job: where its `size` ranks are.
+/// Joins the other hosts of the job: where its `size` ranks are, and a number that no other job has.
 ///
 /// # Errors
 /// If MPI cannot join them, or was not started by the launcher.
-pub(crate) fn meet(starter: &'static Starter, size: u32) -> Result<Spread> {
+pub(crate) fn meet(starter: &'static Starter, size: u32) -> Result<(Spread, u64)> {
     let refused = |problem: String| Error::OverHosts {
         launcher: starter.name,
         problem,

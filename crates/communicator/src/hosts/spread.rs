@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use ringwork_isa::MAX_RANKS;
 use ringwork_mpi::World;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A rank, as it is known to the others.
@@ -58,31 +59,33 @@ pub(crate) fn take_tag(tag: u32) -> Result<u32> {
     Ok(tag)
 }
 
-/// Bytes by which a process introduces itself: key, free tag, name of the host.
+/// Bytes by which a process introduces itself: key, free tag, a random number, name of the host.
 const CARD_BYTES: usize = 80;
 
 impl Spread {
-    /// Learns where all processes of the world are. All of them call it.
-    pub(crate) fn of(world: &World) -> Result<Spread> {
+    /// Learns where all processes of the world are, and a number that no other job has. All of them call it.
+    pub(crate) fn of(world: &World) -> Result<(Spread, u64)> {
         let (key, name) = this_host();
         let mut card = [0u8; CARD_BYTES];
         card[..8].copy_from_slice(&key.to_le_bytes());
         card[8..12].copy_from_slice(&free_tag().to_le_bytes());
-        let len = name.len().min(CARD_BYTES - 12);
-        card[12..12 + len].copy_from_slice(&name.as_bytes()[..len]);
+        card[12..20].copy_from_slice(&RandomState::new().hash_one(key).to_le_bytes());
+        let len = name.len().min(CARD_BYTES - 20);
+        card[20..20 + len].copy_from_slice(&name.as_bytes()[..len]);
         let cards = world.all_gather(&card)?;
         let (mut members, mut tag) = (Vec::new(), 0);
         for (process, card) in (0..).zip(cards.chunks(CARD_BYTES)) {
             let (key, free) = (word(&card[..8]), word(&card[8..12]));
             tag = tag.max(u32::try_from(free).unwrap_or(u32::MAX));
-            let host = String::from_utf8_lossy(&card[12..]);
+            let host = String::from_utf8_lossy(&card[20..]);
             members.push(Member {
                 key,
                 host: host.trim_end_matches('\0').to_owned(),
                 process,
             });
         }
-        Spread::new(world.rank(), members, take_tag(tag)?)
+        let spread = Spread::new(world.rank(), members, take_tag(tag)?)?;
+        Ok((spread, word(&cards[12..20])))
     }
 
     pub(crate) fn new(me: u32, members: Vec<Member>, tag: u32) -> Result<Spread> {
