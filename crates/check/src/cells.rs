@@ -13,7 +13,9 @@
 use crate::clock::Clock;
 use crate::shadow::Access;
 use ringwork_isa::{Compare, Notify, Segment, Signal};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::hash::Hash;
 use std::rc::Rc;
 
 /// Where a cell lies.
@@ -216,5 +218,65 @@ impl Cell {
             None => self.reads.push(by),
         }
         None
+    }
+}
+
+/// What of a cell can make the instructions that come differ: the writes and reads that not every rank knows of.
+#[derive(Debug)]
+pub(crate) struct Unsettled<'a> {
+    cell: &'a Cell,
+    /// Writes before it are known to every rank.
+    from: usize,
+    reads: Vec<&'a Access>,
+}
+
+impl Cell {
+    /// What not every rank knows of. `None` if a write that is left did not know of an older one: which of them a wait
+    /// needs could then depend on writes that are not in it.
+    pub(crate) fn unsettled(&self, clocks: &[Clock]) -> Option<Unsettled<'_>> {
+        let is_settled = |access: &Access| clocks.iter().all(|clock| access.is_before(clock));
+        let first = self.history.iter().position(|entry| !is_settled(&entry.by));
+        let from = first.unwrap_or(self.history.len());
+        let (old, left) = self.history.split_at(from);
+        let knows_all = |entry: &Entry| old.iter().all(|one| one.by.is_before(&entry.clock));
+        let reads = self.reads.iter().filter(|read| !is_settled(read)).collect();
+        (!self.has_several_writers || left.iter().all(knows_all)).then_some(Unsettled {
+            cell: self,
+            from,
+            reads,
+        })
+    }
+}
+
+impl Unsettled<'_> {
+    pub(crate) fn accesses(&self) -> impl Iterator<Item = &Access> {
+        let writes = self.cell.history[self.from..].iter().map(|entry| &entry.by);
+        writes.chain(self.reads.iter().copied())
+    }
+
+    /// It as a value, with these names for accesses and clocks, and with values relative to the present one.
+    pub(crate) fn key<A: Hash, C: Hash>(
+        &self,
+        access: impl Fn(&Access) -> A,
+        clock: impl Fn(&Clock) -> C,
+    ) -> impl Hash {
+        let cell = self.cell;
+        let since = |value: i32| value.wrapping_sub(cell.value());
+        let before = self
+            .from
+            .checked_sub(1)
+            .map_or(cell.initial, |last| cell.history[last].value);
+        let left: Vec<_> = cell.history[self.from..]
+            .iter()
+            .map(|entry| {
+                let known = (clock(&entry.clock), clock(&entry.released));
+                (since(entry.value), access(&entry.by), entry.is_set, known)
+            })
+            .collect();
+        let reads: Vec<A> = self.reads.iter().map(|read| access(read)).collect();
+        let threshold = cell.threshold.and_then(|needed| needed.checked_sub(self.from));
+        let writers: BTreeSet<u32> = cell.history.iter().map(|entry| entry.by.rank).collect();
+        let flags = (cell.is_waited_for, cell.goes_back, cell.has_several_writers);
+        (since(before), left, reads, threshold, writers, flags)
     }
 }

@@ -15,6 +15,7 @@ use crate::tree::{Step, Tree};
 use crate::words::{deadlock, in_words};
 use ringwork_isa::{Result, Signal};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
 
 /// How far a search goes before it gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Bounds {
     pub states: usize,
     /// Instructions in all executions together.
     pub instructions: u64,
+    /// Memory for states and for what kernels were seen to do, about so many bytes.
+    pub bytes: u64,
 }
 
 impl Default for Bounds {
@@ -30,6 +33,28 @@ impl Default for Bounds {
         Bounds {
             states: 100_000,
             instructions: 50_000_000,
+            bytes: 1 << 30,
+        }
+    }
+}
+
+/// What ended a search before it was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// [`Bounds::states`].
+    States(usize),
+    /// [`Bounds::instructions`].
+    Instructions(u64),
+    /// [`Bounds::bytes`].
+    Bytes(u64),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::States(states) => write!(f, "{states} states"),
+            Bound::Instructions(instructions) => write!(f, "{instructions} instructions"),
+            Bound::Bytes(bytes) => write!(f, "{} MiB of memory", bytes >> 20),
         }
     }
 }
@@ -38,7 +63,7 @@ impl Default for Bounds {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) faults: Vec<Fault>,
-    pub(crate) is_bounded: bool,
+    pub(crate) bound: Option<Bound>,
     pub(crate) executions: u64,
     pub(crate) states: usize,
     pub(crate) instructions: u64,
@@ -52,6 +77,9 @@ pub(crate) struct Found {
     pub(crate) ends: Vec<Result<()>>,
 }
 
+/// After so many instructions memory is looked at.
+const LOOKS_AT_MEMORY: u64 = 4096;
+
 /// How often a rank may repeat a failed test when nobody else can move.
 const MOST_POLLS: u32 = 1000;
 
@@ -60,7 +88,7 @@ pub(crate) enum End {
     Faulty(Vec<Fault>),
     Broken(Place, Broken),
     Branch(Vec<(usize, Option<usize>)>),
-    Bounded,
+    Bounded(Bound),
 }
 
 /// A search over all signals whose order matters.
@@ -198,8 +226,15 @@ impl Search<'_> {
                         continue;
                     }
                     found.states = seen.len();
-                    if found.states >= self.bounds.states {
-                        found.is_bounded = true;
+                    let bound = match () {
+                        () if found.states >= self.bounds.states => Some(Bound::States(found.states)),
+                        () if open.bytes + tree_bytes(context.trees) >= self.bounds.bytes => {
+                            Some(Bound::Bytes(self.bounds.bytes))
+                        }
+                        () => None,
+                    };
+                    if bound.is_some() {
+                        found.bound = bound;
                         return ended;
                     }
                     // The last is done first: begin with the lowest rank.
@@ -210,8 +245,8 @@ impl Search<'_> {
                         open.push(next);
                     }
                 }
-                End::Bounded => {
-                    found.is_bounded = true;
+                End::Bounded(bound) => {
+                    found.bound = Some(bound);
                     return ended;
                 }
             }
@@ -225,12 +260,19 @@ struct Open {
     order: Order,
     /// By number of instructions; all under 0 if that does not matter.
     runs: BTreeMap<usize, Vec<Run>>,
+    /// What they hold, about.
+    bytes: u64,
 }
 
 impl Open {
     fn new(order: Order, start: Run) -> Open {
-        let runs = BTreeMap::from([(0, vec![start])]);
-        Open { order, runs }
+        let mut open = Open {
+            order,
+            runs: BTreeMap::new(),
+            bytes: 0,
+        };
+        open.push(start);
+        open
     }
 
     fn push(&mut self, run: Run) {
@@ -238,6 +280,7 @@ impl Open {
             Order::DepthFirst => 0,
             Order::ShortestFirst => run.done.len(),
         };
+        self.bytes += run.bytes();
         self.runs.entry(length).or_default().push(run);
     }
 
@@ -247,8 +290,14 @@ impl Open {
         if shortest.get().is_empty() {
             shortest.remove();
         }
+        self.bytes -= run.as_ref().map_or(0, Run::bytes);
         run
     }
+}
+
+/// What kernels were seen to do, in bytes, about.
+fn tree_bytes(trees: &[Tree]) -> u64 {
+    trees.iter().map(Tree::bytes).sum()
 }
 
 fn ends(run: &Run, trees: &[Tree]) -> Vec<Result<()>> {
@@ -273,7 +322,12 @@ pub(crate) fn go_on(run: &mut Run, context: &mut Context<'_>, bounds: Bounds, fo
                 run.step(context, rank, None);
                 found.instructions += 1;
                 if found.instructions >= bounds.instructions {
-                    return End::Bounded;
+                    return End::Bounded(Bound::Instructions(found.instructions));
+                }
+                if found.instructions.is_multiple_of(LOOKS_AT_MEMORY)
+                    && run.bytes() + tree_bytes(context.trees) >= bounds.bytes
+                {
+                    return End::Bounded(Bound::Bytes(bounds.bytes));
                 }
                 idle = 0;
             } else {

@@ -3,7 +3,7 @@
 //! Virtual time orders nothing: what the detector is not told by signals and by who uses it is not ordered.
 
 use crate::detector::{AgentId, Detector};
-use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, SteppedCore};
+use ringwork_isa::stepped::{Answer, CoreId, Engine, Instruction, Payload, SteppedCore};
 use ringwork_isa::{Compare, Result, Signal};
 use std::cell::RefCell;
 use std::panic::Location;
@@ -44,6 +44,16 @@ impl Front {
     }
 }
 
+/// An instruction as the detector sees it: what is stored does not matter, and may be long.
+fn without_data(instruction: &Instruction) -> Instruction {
+    let data = Payload::Hollow;
+    match instruction {
+        Instruction::Store { dst, .. } => Instruction::Store { dst: *dst, data },
+        Instruction::StoreBlock { dst, .. } => Instruction::StoreBlock { dst: *dst, data },
+        other => other.clone(),
+    }
+}
+
 impl Engine for Front {
     fn issue(&self, core: CoreId, instruction: Instruction, at: At) -> Poll<Result<Answer>> {
         // A notification is on its way now: who sees it later learns what was known when it was sent.
@@ -54,18 +64,14 @@ impl Engine for Front {
         if is_early {
             self.note(&instruction, at, &Ok(Answer::Done));
         }
-        match self.inner.issue(core, instruction.clone(), at) {
-            Poll::Ready(answer) => {
-                if !is_early {
-                    self.note(&instruction, at, &answer);
-                }
-                Poll::Ready(answer)
-            }
-            Poll::Pending => {
-                *self.pending.borrow_mut() = (!is_early).then_some((instruction, at));
-                Poll::Pending
-            }
+        let seen = (!is_early).then(|| without_data(&instruction));
+        let answer = self.inner.issue(core, instruction, at);
+        match (&answer, seen) {
+            (Poll::Ready(answer), Some(seen)) => self.note(&seen, at, answer),
+            (Poll::Pending, Some(seen)) => *self.pending.borrow_mut() = Some((seen, at)),
+            (_, None) => {}
         }
+        answer
     }
 
     fn wait_beside(&self, core: CoreId, signal: &Signal, wanted: (Compare, i32), at: At) -> Poll<Result<()>> {

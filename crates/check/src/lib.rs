@@ -37,7 +37,11 @@
 //!    the *first* value that satisfies it. That these conditions hold is checked for every signal, not assumed.
 //! 2. **All executions.** Instructions on signals that do not keep the conditions are done in every order, and a foreign
 //!    `test` or `peek` reads every value that it may read, also stale ones.
-//! 3. A [bound](Bounds) that is reached is [said](Verdict::is_bounded) to be one. It is not a proof.
+//! 3. **Any number of calls.** If one schedule stands for all, and the program comes to a state in which it was before, it
+//!    goes on so for ever: [`Program::prove_reuse`].
+//!
+//! The verdict says [which](Verdict::tier) of the three it is. A [bound](Bounds) that is reached, of states, instructions or
+//! memory, is [said](Verdict::is_bounded) to be one. It is not a proof.
 #![forbid(unsafe_code)]
 
 mod cells;
@@ -46,12 +50,14 @@ mod detector;
 mod explore;
 mod fault;
 mod front;
+mod interleave;
 mod machine;
 mod memory;
 mod mutate;
 mod page;
 mod program;
 mod replay;
+mod reuse;
 mod run;
 mod schedule;
 mod shadow;
@@ -62,18 +68,20 @@ mod words;
 
 pub use cells::Broken;
 pub use detector::{AgentId, Detector, Moment};
-pub use explore::Bounds;
+pub use explore::{Bound, Bounds};
 pub use fault::{Fault, Misuse, Race, Side, Stuck};
 pub use front::watched;
+pub use interleave::Interleavings;
 pub use machine::{Halted, Machine, MachineTask, TaskKernel, cell_of};
 pub use memory::Contents;
 pub use mutate::{Mutant, Mutation};
 pub use page::page;
 pub use program::{Noticed, Program, Seat, typed};
 pub use replay::{Replay, Trace};
+pub use reuse::Reuse;
 pub use schedule::{Schedule, ScheduleError};
 pub use task_fault::{Checked, TaskFault, TaskRace, TaskSide, Unproved, Who};
-pub use verdict::{Proof, Verdict};
+pub use verdict::{Proof, Tier, Verdict};
 
 use ringwork_isa::Result;
 use ringwork_isa::stepped::SteppedCore;

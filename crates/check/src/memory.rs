@@ -50,6 +50,15 @@ impl Memory {
         self.0.remove(&segment);
     }
 
+    /// What it holds, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        let held = |stored: &Stored| match &*stored.data {
+            Data::Bytes(bytes) => bytes.len(),
+            Data::Origins(pieces) => pieces.len() * 2 * size_of::<Piece>(),
+        };
+        self.0.values().map(held).sum::<usize>() as u64
+    }
+
     /// Whether `rank` may touch these bytes.
     pub(crate) fn is_mapped(&self, rank: u32, segment: Segment, bytes: &Range<u64>) -> bool {
         self.0

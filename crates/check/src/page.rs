@@ -1,7 +1,7 @@
 //! A fault as a page: a lane for each rank, the causal past of both sides in colour, and the edge that is missing.
 //!
 //! The page is one file without scripts. Time goes down, one row for each instruction that matters. An arrow goes from a
-//! notify to the wait that it satisfies. Blue is what happens before the first side of a race, green what happens before the
+//! notify to the wait that it satisfies, and from a packet or message to who takes it. Blue is what happens before the first side of a race, green what happens before the
 //! second, and the dotted line is the order that nothing provides.
 
 use crate::fault::{Fault, Side};
@@ -18,7 +18,7 @@ const TOP: usize = 56;
 pub fn page(name: &str, verdict: &Verdict) -> Option<String> {
     let (fault, trace) = (verdict.faults.first()?, verdict.trace.as_ref()?);
     let steps = &trace.steps;
-    let edges = edges(steps);
+    let edges = &trace.edges;
     let sides: Vec<usize> = match fault {
         Fault::Race(race) => [&race.first, &race.second].map(|side| place(steps, side)).into(),
         Fault::Misuse { sides, .. } => sides.iter().map(|side| place(steps, side)).collect(),
@@ -27,7 +27,7 @@ pub fn page(name: &str, verdict: &Verdict) -> Option<String> {
     .into_iter()
     .flatten()
     .collect();
-    let pasts: Vec<Vec<bool>> = sides.iter().map(|side| past(steps, &edges, *side)).collect();
+    let pasts: Vec<Vec<bool>> = sides.iter().map(|side| past(steps, edges, *side)).collect();
     let width = LANE * verdict.ranks as usize + 20;
     let height = TOP + ROW * (steps.len() + 1);
     let mut svg = String::new();
@@ -62,7 +62,7 @@ pub fn page(name: &str, verdict: &Verdict) -> Option<String> {
             y + 16
         );
     }
-    for (from, to) in &edges {
+    for (from, to) in edges {
         svg.push_str(&line("edge", steps, *from, *to));
     }
     if let [first, second, ..] = sides[..] {
@@ -72,17 +72,23 @@ pub fn page(name: &str, verdict: &Verdict) -> Option<String> {
     Some(format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{STYLE}</style><h1>{title}</h1>\
          <pre>{report}</pre><p><b class=first>before the first side</b> <b class=second>before the second</b> \
-         <b class=both>before both</b> <b class=side>the sides</b> an arrow is a notify and the wait that it satisfies; the dotted \
+         <b class=both>before both</b> <b class=side>the sides</b> an arrow is a notify and the wait that it satisfies, or a packet or message and who takes it; the dotted \
          line is the order that is missing</p><svg width={width} height={height}><defs><marker id=head viewBox=\"0 0 8 8\" refX=7 \
          refY=4 markerWidth=7 markerHeight=7 orient=auto><path d=\"M0 0 8 4 0 8z\" /></marker></defs>{svg}</svg></html>\n"
     ))
 }
 
-const STYLE: &str = "body{font:14px system-ui,sans-serif;margin:24px;color:#222;background:#fff}pre{background:#f4f4f4;padding:12px;\
-    white-space:pre-wrap}svg text{font:12px ui-monospace,monospace}text.rank{font-weight:bold}.lane{stroke:#ddd}rect{stroke:#888;fill:#eee}\
-    rect.first,b.first{fill:#cfe3ff;background:#cfe3ff}rect.second,b.second{fill:#d5f2d5;background:#d5f2d5}\
-    rect.both,b.both{fill:#c8ecec;background:#c8ecec}rect.side,b.side{fill:#ffd0c8;background:#ffd0c8;stroke:#c00}b{padding:2px 6px}\
-    .edge{stroke:#456;marker-end:url(#head)}.missing{stroke:#c00;stroke-width:2;stroke-dasharray:3 5}";
+/// Both of what a reader's system asks for: light and dark.
+const STYLE: &str = ":root{color-scheme:light dark;--page:#fff;--text:#222;--panel:#f4f4f4;--lane:#ddd;--box:#eee;--line:#888;--first:#cfe3ff;\
+    --second:#d5f2d5;--both:#c8ecec;--side:#ffd0c8;--bad:#c00;--edge:#456}@media(prefers-color-scheme:dark){:root{--page:#16181c;\
+    --text:#e4e6ea;--panel:#22252b;--lane:#33373f;--box:#2a2e35;--line:#6b7280;--first:#1d3a63;--second:#1f4a2a;--both:#1d4a4f;\
+    --side:#6b241c;--bad:#ff6b5e;--edge:#9fb3c8}}body{font:14px system-ui,sans-serif;margin:24px;color:var(--text);\
+    background:var(--page)}pre{background:var(--panel);padding:12px;white-space:pre-wrap}svg text{font:12px ui-monospace,monospace;\
+    fill:var(--text)}svg path{fill:var(--edge)}text.rank{font-weight:bold}.lane{stroke:var(--lane)}rect{stroke:var(--line);fill:var(--box)}\
+    .first{fill:var(--first)}.second{fill:var(--second)}.both{fill:var(--both)}.side{fill:var(--side)}rect.side{stroke:var(--bad)}\
+    b{padding:2px 6px}b.first{background:var(--first)}b.second{background:var(--second)}b.both{background:var(--both)}\
+    b.side{background:var(--side)}.edge{stroke:var(--edge);marker-end:url(#head)}\
+    .missing{stroke:var(--bad);stroke-width:2;stroke-dasharray:3 5}";
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
@@ -104,42 +110,6 @@ fn place(steps: &[Side], side: &Side) -> Option<usize> {
         (step.rank, step.call, step.instruction, &step.site)
             == (side.rank, side.call, side.instruction, &side.site)
     })
-}
-
-/// From each notify to the waits of other ranks that it satisfies.
-fn edges(steps: &[Side]) -> Vec<(usize, usize)> {
-    let mut edges = Vec::new();
-    for (to, wait) in steps
-        .iter()
-        .enumerate()
-        .filter(|(_, step)| step.instruction == "wait")
-    {
-        let Some((signal, needed)) = wait.signal.rsplit_once(" >= ") else {
-            continue;
-        };
-        let Ok(needed) = needed.parse::<i32>() else {
-            continue;
-        };
-        let mut value = 0_i32;
-        for (from, step) in steps[..to].iter().enumerate() {
-            let Some(how) = step.signal.strip_prefix(signal).map(str::trim) else {
-                continue;
-            };
-            let amount = |name: &str| how.strip_prefix(name)?.strip_suffix(')')?.parse::<i32>().ok();
-            match (amount("Set("), amount("Add(")) {
-                (Some(set), _) => value = set,
-                (_, Some(add)) => value = value.wrapping_add(add),
-                _ => continue,
-            }
-            if value >= needed {
-                if step.rank != wait.rank {
-                    edges.push((from, to));
-                }
-                break;
-            }
-        }
-    }
-    edges
 }
 
 /// What happens before a step.
@@ -168,7 +138,7 @@ fn past(steps: &[Side], edges: &[(usize, usize)], side: usize) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringwork_isa::{Compare, Core, Notify, Rank, Tile};
+    use ringwork_isa::{Compare, Core, Epoch, Notify, Packets, Rank, Tile};
 
     /// Rank 1 reads what rank 0 writes after its notify.
     fn early() -> Verdict {
@@ -204,9 +174,37 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("early &lt;1&gt;") && !page.contains("<script"));
+        assert!(page.contains("prefers-color-scheme:dark"));
         if let Some(path) = std::env::var_os("RINGWORK_PAGE") {
             let _ = std::fs::write(path, page);
         }
+    }
+
+    #[test]
+    fn a_packet_and_who_takes_it_are_joined_by_an_arrow() {
+        let verdict = crate::prove(2, 1, async |core, seat| {
+            let area = seat.buffer::<i64>(0, 8);
+            let packets = Packets::new(area, (0, 8, 8), 1, seat.signals(0).own(0)?)?;
+            let (x, y) = (seat.input::<i32>(0, 1), seat.output::<i32>(64, 1));
+            let late = seat.buffer::<i32>(128, 1);
+            if seat.me == Rank(0) {
+                core.put_packet(&packets, x, Epoch::of(1)).await?;
+                core.store(late.on(Rank(1))?, &Tile::new(vec![1])).await
+            } else {
+                core.get_packet(y, &packets.on(Rank(0))?, Epoch::of(1)).await?;
+                core.load(late).await.map(drop)
+            }
+        });
+        let trace = verdict.trace.as_ref();
+        let edges = trace.map(|trace| {
+            let name = |step: usize| trace.steps[step].instruction;
+            trace
+                .edges
+                .iter()
+                .map(|(from, to)| (name(*from), name(*to)))
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(edges, Some(vec![("put_packet", "get_packet")]), "{verdict}");
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use crate::explore::{Bounds, Found, explore, search};
 use crate::fault::Fault;
+use crate::interleave::{Interleavings, interleave};
 use crate::memory::{Contents, Memory};
 use crate::mutate::Mutant;
 use crate::replay::{Replay, replay, sides};
+use crate::reuse::{Private, reuse};
 use crate::run::Run;
 use crate::schedule::{Schedule, ScheduleError};
 use crate::tree::{Applied, Change, Kernel, Start, Tree};
@@ -109,6 +111,7 @@ pub struct Program {
     cells: u32,
     window_bytes: u64,
     private_bytes: u64,
+    private_bytes_per_call: u64,
     first_value: i32,
     contents: Contents,
     bounds: Bounds,
@@ -151,6 +154,7 @@ impl Program {
             cells: 64,
             window_bytes: 64 << 10,
             private_bytes: 64 << 10,
+            private_bytes_per_call: 0,
             first_value: 0,
             contents: Contents::default(),
             bounds: Bounds::default(),
@@ -175,6 +179,15 @@ impl Program {
     pub fn private_bytes(self, private_bytes: u64) -> Program {
         Program {
             private_bytes,
+            ..self
+        }
+    }
+
+    /// Says that the calls use different private memory: each its own so many bytes, one after the other.
+    #[must_use]
+    pub fn private_bytes_per_call(self, private_bytes_per_call: u64) -> Program {
+        Program {
+            private_bytes_per_call,
             ..self
         }
     }
@@ -248,7 +261,7 @@ impl Program {
         let begin = Instant::now();
         let found = self.explore();
         let proof = match () {
-            () if !found.faults.is_empty() || found.is_bounded => None,
+            () if !found.faults.is_empty() || found.bound.is_some() => None,
             () if found.ordered.is_empty() => Some(Proof::OneExecution),
             () => Some(Proof::AllExecutions),
         };
@@ -256,7 +269,9 @@ impl Program {
             ranks: self.ranks,
             calls: self.calls,
             proof,
+            reuse: None,
             faults: found.faults,
+            bound: found.bound,
             trace: found.trace,
             executions: found.executions,
             states: found.states,
@@ -269,6 +284,41 @@ impl Program {
                 .collect(),
             elapsed: begin.elapsed(),
         }
+    }
+
+    /// Checks it, and whether what was checked goes on for any number of calls: the program must come to a state in which
+    /// it was before, twice. So ask for more than twice as many calls as its period has.
+    ///
+    /// [`Verdict::reuse`] says so. If that is none, only these calls are proved. What is assumed: a kernel does the same in
+    /// every epoch. It may use memory in turn, and depend on the number of the call in turn.
+    pub fn prove_reuse(&self) -> Verdict {
+        let mut verdict = self.prove();
+        if verdict.proof == Some(Proof::OneExecution) && !verdict.has_loops {
+            let begin = Instant::now();
+            let (start, mut trees) = self.begin(None);
+            let private = Private {
+                first: Segment(PRIVATE),
+                each_call_bytes: self.private_bytes_per_call,
+            };
+            verdict.reuse = reuse(&start, &mut trees, self.calls, private);
+            verdict.elapsed += begin.elapsed();
+        }
+        verdict
+    }
+
+    /// Explores every interleaving of it, for any number of calls, by another method that shares nothing with
+    /// [`prove`](Program::prove); what is asked of the ranks repeats after `period` calls. For 2 or 3 ranks.
+    ///
+    /// The program must have a few periods of calls: as many as one rank can be ahead of another, and two more.
+    #[must_use]
+    pub fn interleave(&self, period: u32) -> Interleavings {
+        let (_, mut trees) = self.begin(None);
+        interleave(
+            &mut trees,
+            (self.calls, period),
+            self.first_value,
+            self.bounds.states,
+        )
     }
 
     /// Runs it, and says what each kernel returned; errors of kernels are not faults here.
@@ -311,7 +361,7 @@ impl Program {
         let found = search(&run, &mut trees, self.bounds, &|run| self.wrong(run)).found;
         let noticed = match found.faults.into_iter().next() {
             Some(fault) => Noticed::Fault(Box::new(fault)),
-            None if found.is_bounded => Noticed::Bound,
+            None if found.bound.is_some() => Noticed::Bound,
             None => Noticed::Nothing,
         };
         match applied.change() {

@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 pub struct Trace {
     /// The instructions that the fault depends on, in an order in which they can happen.
     pub steps: Vec<Side>,
+    /// From which step to which an order was published and learned: a notify and its wait, a packet, a message.
+    pub edges: Vec<(usize, usize)>,
     /// Instructions that were done when it was found.
     pub of: usize,
     /// Replays them.
@@ -97,17 +99,22 @@ fn access(done: &Done) -> Access {
 
 /// What of a faulty execution matters for the first of its faults.
 pub(crate) fn trace(start: &Run, trees: &mut [Tree], faulty: &Run, faults: &[Fault]) -> Trace {
+    let (run, all) = with_clocks(start, trees, faulty);
     let whole = Schedule::of(faulty.done.iter().copied());
-    let kept = matter(start, trees, faulty, faults);
-    let short = Schedule::of(kept.iter().copied());
+    let kept = matter(&run, trees, &all, faulty, faults);
+    let short = Schedule::of(kept.iter().map(|known| known.done));
     // Fewer writes of a signal may mean another value: then the whole execution is shown.
     let again = replay(start, trees, &short);
     let (schedule, kept) = match again {
         Ok((_, found)) if is_alike(found.first(), faults.first()) => (short, kept),
-        _ => (whole, faulty.done.clone()),
+        _ => (whole, all.iter().collect()),
     };
     Trace {
-        steps: kept.iter().map(|done| side(trees, access(done))).collect(),
+        steps: kept
+            .iter()
+            .map(|known| side(trees, access(&known.done)))
+            .collect(),
+        edges: edges(&kept),
         of: faulty.done.len(),
         schedule,
         is_shortest: false,
@@ -130,11 +137,20 @@ fn is_alike(a: Option<&Fault>, b: Option<&Fault>) -> bool {
     }
 }
 
-/// The instructions that the events of the first fault know of.
-fn matter(start: &Run, trees: &mut [Tree], faulty: &Run, faults: &[Fault]) -> Vec<Done> {
-    // Clocks are not kept while a program is explored: they are computed again.
+/// An instruction that was done, and what its rank knew before and after.
+#[derive(Clone, Debug)]
+struct Known {
+    done: Done,
+    /// Its number among those of its rank, from 1.
+    time: u32,
+    before: Clock,
+    after: Clock,
+}
+
+/// The instructions of an execution with clocks, which are not kept while a program is explored; and its end.
+fn with_clocks(start: &Run, trees: &mut [Tree], faulty: &Run) -> (Run, Vec<Known>) {
     let mut run = start.clone();
-    let mut clocks: Vec<Clock> = Vec::with_capacity(faulty.done.len());
+    let mut all = Vec::with_capacity(faulty.done.len());
     let mut bad = BTreeSet::new();
     for done in &faulty.done {
         let rank = done.rank as usize;
@@ -143,39 +159,73 @@ fn matter(start: &Run, trees: &mut [Tree], faulty: &Run, faults: &[Fault]) -> Ve
         {
             bad.insert(place(signal));
         }
+        let before = run.clock(rank).clone();
         run.step(&mut Context { trees, bad: &bad }, rank, done.read.flatten());
         run.broken = None;
-        clocks.push(run.clock(rank).clone());
+        let after = run.clock(rank).clone();
+        let time = after.get(done.rank);
+        all.push(Known {
+            done: *done,
+            time,
+            before,
+            after,
+        });
     }
+    (run, all)
+}
+
+/// Between which instructions an order was published and learned.
+fn edges(kept: &[&Known]) -> Vec<(usize, usize)> {
+    let mut all = Vec::new();
+    for (to, learner) in kept.iter().enumerate() {
+        // Of each other rank the last instruction that became known with this one.
+        let news = kept[..to].iter().enumerate().filter(|(_, one)| {
+            let rank = one.done.rank;
+            rank != learner.done.rank
+                && one.time == learner.after.get(rank)
+                && !learner.before.knows(rank, one.time)
+        });
+        let news: Vec<(usize, &&Known)> = news.collect();
+        for (from, one) in &news {
+            let is_behind = |(other, known): &(usize, &&Known)| {
+                other != from && known.after.knows(one.done.rank, one.time)
+            };
+            if !news.iter().any(is_behind) {
+                all.push((*from, to));
+            }
+        }
+    }
+    all
+}
+
+/// The instructions that the events of the first fault know of.
+fn matter<'a>(
+    run: &Run,
+    trees: &mut [Tree],
+    all: &'a [Known],
+    faulty: &Run,
+    faults: &[Fault],
+) -> Vec<&'a Known> {
     let at = |access: &Access| {
-        let is_it = |done: &Done| (done.rank, done.node) == (access.rank, access.node);
-        faulty
-            .done
-            .iter()
-            .position(is_it)
-            .map(|index| clocks[index].clone())
+        let is_it = |known: &&Known| (known.done.rank, known.done.node) == (access.rank, access.node);
+        all.iter().find(is_it).map(|known| known.after.clone())
     };
     let ends = match (faults.first(), faulty.findings.first()) {
-        (Some(Fault::Deadlock(_)), _) => stuck(&run, trees, faulty, &clocks),
+        (Some(Fault::Deadlock(_)), _) => stuck(run, trees, all),
         (_, Some(Finding::Race { first, second, .. })) => vec![at(first), at(second)],
         (_, Some(Finding::Misuse(_, first, second, _))) => vec![at(first), second.as_ref().and_then(at)],
         (_, Some(Finding::Failed { rank, .. })) => vec![Some(run.clock(*rank as usize).clone())],
-        (_, None) => return faulty.done.clone(),
+        (_, None) => return all.iter().collect(),
     };
-    let mut times = vec![0; start.at.len()];
-    let mut kept = Vec::new();
-    for done in &faulty.done {
-        let time = &mut times[done.rank as usize];
-        *time += 1;
-        if ends.iter().flatten().any(|clock| clock.knows(done.rank, *time)) {
-            kept.push(*done);
-        }
-    }
-    kept
+    let is_kept = |known: &&Known| {
+        let (rank, time) = (known.done.rank, known.time);
+        ends.iter().flatten().any(|clock| clock.knows(rank, time))
+    };
+    all.iter().filter(is_kept).collect()
 }
 
 /// What the ranks know that wait for ever, and those that wrote what they wait for.
-fn stuck(run: &Run, trees: &[Tree], faulty: &Run, clocks: &[Clock]) -> Vec<Option<Clock>> {
+fn stuck(run: &Run, trees: &[Tree], all: &[Known]) -> Vec<Option<Clock>> {
     let mut ends = Vec::new();
     for (rank, tree) in trees.iter().enumerate() {
         let Step::Instruction(instruction, _) = tree.step(run.at[rank]) else {
@@ -185,11 +235,11 @@ fn stuck(run: &Run, trees: &[Tree], faulty: &Run, clocks: &[Clock]) -> Vec<Optio
         let Some(awaited) = signal_of(instruction).map(place) else {
             continue;
         };
-        for (done, clock) in faulty.done.iter().zip(clocks) {
-            if let Step::Instruction(other, _) = trees[done.rank as usize].step(done.node)
+        for known in all {
+            if let Step::Instruction(other, _) = trees[known.done.rank as usize].step(known.done.node)
                 && signal_of(other).map(place) == Some(awaited)
             {
-                ends.push(Some(clock.clone()));
+                ends.push(Some(known.after.clone()));
             }
         }
     }

@@ -54,6 +54,9 @@ impl Poll {
     }
 }
 
+/// A write of a cell, without its clocks.
+const EACH_WRITE_BYTES: usize = 64;
+
 /// How often a test may fail in one call before it is taken for a loop.
 const LOOP_AFTER: u32 = 2;
 
@@ -186,6 +189,38 @@ impl Run {
     pub(crate) fn has_come(&self, flag: &Signal, epoch: i32) -> bool {
         let cell = self.cells.get(&place(flag));
         cell.is_some_and(|cell| !cell.history.is_empty() && cell.value() == epoch)
+    }
+
+    /// What it holds, about, if it shares nothing with other executions.
+    pub(crate) fn bytes(&self) -> u64 {
+        let events: usize = self.cells.values().map(|cell| cell.history.len()).sum();
+        let parts = [
+            self.done.len() * size_of::<Done>(),
+            (self.clocks.len() + events) * self.clocks.len() * size_of::<u32>(),
+            events * EACH_WRITE_BYTES,
+        ];
+        let parts: usize = parts.into_iter().sum();
+        parts as u64 + self.shadow.bytes() + self.memory.bytes()
+    }
+
+    /// What every rank knows now.
+    pub(crate) fn clocks(&self) -> &[Clock] {
+        &self.clocks
+    }
+
+    /// What was done to memory.
+    pub(crate) fn shadow(&self) -> &Shadow {
+        &self.shadow
+    }
+
+    /// Every cell that was touched.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = (&Place, &Cell)> {
+        self.cells.iter().map(|(place, cell)| (place, &**cell))
+    }
+
+    /// Whether no copy is under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.under_way.iter().all(Vec::is_empty)
     }
 
     /// What a rank knows now.

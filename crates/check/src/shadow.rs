@@ -49,6 +49,13 @@ impl Shadow {
             return;
         }
         let shades = Rc::make_mut(self.0.entry(segment).or_default());
+        // Mostly the same ranges are touched again and again.
+        if let Some(shade) = shades.get_mut(&bytes.start)
+            && shade.end == bytes.end
+        {
+            shade.races(access, clock, |earlier| race(earlier, bytes.clone()));
+            return shade.record(access);
+        }
         cut(shades, bytes.start);
         cut(shades, bytes.end);
         let mut next = bytes.start;
@@ -58,12 +65,7 @@ impl Shadow {
                 gaps.push(next..start);
             }
             next = shade.end;
-            let reads = shade.reads.iter().filter(|_| access.writes);
-            for earlier in shade.write.iter().chain(reads) {
-                if !earlier.is_before(clock) {
-                    race(*earlier, start..shade.end);
-                }
-            }
+            shade.races(access, clock, |earlier| race(earlier, start..next));
             shade.record(access);
         }
         if next < bytes.end {
@@ -92,6 +94,38 @@ impl Shadow {
         shades.retain(|start, _| !bytes.contains(start));
     }
 
+    /// What it holds, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        let shades: usize = self.0.values().map(|shades| shades.len()).sum();
+        (shades * 3 * size_of::<Shade>()) as u64
+    }
+
+    /// The accesses that are not settled, by range. Neighbours with the same accesses are one range.
+    pub(crate) fn unsettled(
+        &self,
+        is_settled: impl Fn(Segment, &Access) -> bool,
+    ) -> Vec<(Segment, Range<u64>, Vec<Access>)> {
+        let mut all: Vec<(Segment, Range<u64>, Vec<Access>)> = Vec::new();
+        for (segment, shades) in &self.0 {
+            for (start, shade) in &**shades {
+                let accesses = shade.write.iter().chain(&shade.reads);
+                let mut left: Vec<Access> = accesses
+                    .filter(|one| !is_settled(*segment, one))
+                    .copied()
+                    .collect();
+                left.sort_by_key(|one| (one.agent, one.time));
+                match all.last_mut() {
+                    _ if left.is_empty() => {}
+                    Some((of, bytes, same)) if (*of, bytes.end, &*same) == (*segment, *start, &left) => {
+                        bytes.end = shade.end;
+                    }
+                    _ => all.push((*segment, *start..shade.end, left)),
+                }
+            }
+        }
+        all
+    }
+
     /// Forgets everything: whatever comes is ordered after it.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
@@ -99,6 +133,16 @@ impl Shadow {
 }
 
 impl Shade {
+    /// Reports what an access races with.
+    fn races(&self, access: Access, clock: &Clock, mut race: impl FnMut(Access)) {
+        let reads = self.reads.iter().filter(|_| access.writes);
+        for earlier in self.write.iter().chain(reads) {
+            if !earlier.is_before(clock) {
+                race(*earlier);
+            }
+        }
+    }
+
     fn record(&mut self, access: Access) {
         if access.writes {
             self.write = Some(access);

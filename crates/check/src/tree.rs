@@ -147,6 +147,9 @@ impl fmt::Debug for Tree {
     }
 }
 
+/// An edge with its answer, and what the allocator adds.
+const EACH_EDGE_BYTES: usize = 128;
+
 pub(crate) const ROOT: NodeId = NodeId(0);
 
 impl Tree {
@@ -170,6 +173,12 @@ impl Tree {
 
     fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
+    }
+
+    /// What it holds, about: a node and its instruction.
+    pub(crate) fn bytes(&self) -> u64 {
+        let each = size_of::<Node>() + size_of::<Instruction>() + EACH_EDGE_BYTES;
+        (self.nodes.len() * each) as u64
     }
 
     /// What the kernel does at a node.

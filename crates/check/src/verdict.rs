@@ -1,18 +1,41 @@
 //! What was proved, what was found, and how far the search went.
 
 use crate::cells::Broken;
+use crate::explore::Bound;
 use crate::fault::{Fault, Side};
 use crate::replay::Trace;
+use crate::reuse::Reuse;
 use std::fmt;
 use std::time::Duration;
 
 /// How a program was proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// Every signal keeps the conditions, so there is one execution up to equivalence, and it is free of faults.
+    /// Tier 1. Every signal keeps the conditions, so there is one execution up to equivalence, and it is free of faults.
     OneExecution,
-    /// Some signals do not; all executions were explored.
+    /// Tier 2. Some signals do not; all executions were explored.
     AllExecutions,
+}
+
+/// How far a proof goes, as reports name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// One schedule stands for all.
+    One,
+    /// All executions were explored.
+    Two,
+    /// One schedule stands for all, and it repeats itself: for any number of calls.
+    Three,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Tier::One => "tier 1: one schedule stands for all",
+            Tier::Two => "tier 2: all executions were explored",
+            Tier::Three => "tier 3: one schedule stands for all, and it repeats itself",
+        })
+    }
 }
 
 /// The outcome of [`prove`](crate::prove).
@@ -25,8 +48,13 @@ pub struct Verdict {
     pub calls: u32,
     /// How it was proved; `None` if there is a fault, or a bound was reached.
     pub proof: Option<Proof>,
+    /// If it is proved for any number of calls: how the program repeats itself. Only
+    /// [`Program::prove_reuse`](crate::Program::prove_reuse) looks for that.
+    pub reuse: Option<Reuse>,
     /// What is wrong. If this is empty and there is no proof, a bound was reached.
     pub faults: Vec<Fault>,
+    /// The bound that was reached, if one was.
+    pub bound: Option<Bound>,
     /// How the first fault comes about.
     pub trace: Option<Trace>,
     /// Executions that came to their end.
@@ -50,6 +78,17 @@ impl Verdict {
         self.proof.is_some()
     }
 
+    /// Which kind of proof it is, if it is one.
+    #[must_use]
+    pub fn tier(&self) -> Option<Tier> {
+        let proof = self.proof?;
+        Some(match (proof, self.reuse) {
+            (Proof::AllExecutions, _) => Tier::Two,
+            (Proof::OneExecution, None) => Tier::One,
+            (Proof::OneExecution, Some(_)) => Tier::Three,
+        })
+    }
+
     /// Whether a bound was reached before anything was found: neither a proof nor a fault.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
@@ -69,23 +108,27 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ranks, calls) = (self.ranks, self.calls);
-        match self.proof {
-            Some(Proof::OneExecution) => write!(
-                f,
-                "proved for {ranks} ranks and {calls} calls: one execution up to equivalence"
-            )?,
-            Some(Proof::AllExecutions) => {
+        match self.tier() {
+            Some(tier) => {
+                let calls = match self.reuse {
+                    Some(_) => "any number of".to_owned(),
+                    None => calls.to_string(),
+                };
+                write!(f, "proved for {ranks} ranks and {calls} calls ({tier}")?;
+                match self.reuse {
+                    Some(Reuse { after, period }) => write!(f, " from call {after} on, every {period})")?,
+                    None if tier == Tier::Two => write!(f, ", {} of them)", self.executions)?,
+                    None => f.write_str(")")?,
+                }
+            }
+            None if self.faults.is_empty() => {
+                let bound = self.bound.map(|bound| format!(" of {bound}")).unwrap_or_default();
                 write!(
                     f,
-                    "proved for {ranks} ranks and {calls} calls: all {} executions",
-                    self.executions
+                    "not proved: the bound{bound} was reached after {} states; nothing was found so far. Ask for fewer ranks or calls, or raise the bounds",
+                    self.states
                 )?;
             }
-            None if self.faults.is_empty() => write!(
-                f,
-                "not proved: the bound was reached after {} states; nothing was found so far. Ask for fewer ranks or calls, or raise the bounds",
-                self.states
-            )?,
             None => {
                 for (index, fault) in self.faults.iter().enumerate() {
                     let gap = if index > 0 { "\n" } else { "" };

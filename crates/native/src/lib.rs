@@ -30,7 +30,7 @@ pub use process::file_size_limit::fail_beyond_file_size_limit;
 pub use process::mailbox::Failure;
 pub use process::stopped::is_stopped;
 pub use process::{chip, ranks, spmd};
-pub use sync::{cell, channel};
+pub use sync::{cell, channel, flag};
 
 /// What the code written by `#[kernel]` refers to: the registry, and the type of core that kernels run on.
 #[doc(hidden)]

@@ -12,7 +12,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod deaths;
 pub mod mutants;
 mod workloads;
 
-pub use workloads::{Size, Workload, workloads};
+pub use deaths::{Death, Told};
+pub use workloads::{MOST_CALLS, Size, Workload, workloads};

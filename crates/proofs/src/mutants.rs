@@ -20,6 +20,7 @@ const CALLS: u32 = 5;
 const BOUNDS: Bounds = Bounds {
     states: 300,
     instructions: 200_000,
+    bytes: 1 << 30,
 };
 
 /// What became of the mutants of one algorithm.

@@ -1,13 +1,14 @@
 //! What is checked: every algorithm of the catalogue, as a program whose results are known by origin.
 
-use ringwork_check::{Contents, Program, Seat};
+use ringwork_check::{Bounds, Contents, Interleavings, Program, Proof, Seat, TaskKernel, Verdict};
 use ringwork_collectives::catalogue::{self, CATALOGUE, Entry, Needs};
 use ringwork_collectives::domain::{Demand, Places, packet_bytes};
+use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{
     Collective, Contributions, Core, Counted, Dtype, In, Out, Piece, Rank, ReduceOp, Region, Result, Shared,
     Span,
 };
-use ringwork_layout::{BufferPlace, LayoutError, WindowBuilder};
+use ringwork_layout::{BufferPlace, Layout, LayoutError, WindowBuilder};
 use std::rc::Rc;
 
 /// How long the data of a call is, and in how many pieces it goes.
@@ -102,6 +103,9 @@ pub fn workloads() -> Vec<Workload> {
     all
 }
 
+/// A program that does not repeat itself within so many calls is not proved for any number of them.
+pub const MOST_CALLS: u32 = 1024;
+
 /// Elements are `i64`.
 const WORD: u64 = 8;
 
@@ -175,6 +179,7 @@ impl Workload {
         let mut program = Program::new(ranks, calls, kernel)
             .windows(plan.cells, plan.window_bytes)
             .private_bytes(2 * u64::from(calls) * plan.longest_bytes)
+            .private_bytes_per_call(2 * plan.longest_bytes)
             .contents(Contents::Origins);
         for call in 0..calls {
             for rank in 0..ranks {
@@ -190,6 +195,84 @@ impl Workload {
             }
         }
         Ok(program)
+    }
+
+    /// Proves it for any number of calls, if it repeats itself within [`MOST_CALLS`]; if not, for as many as were tried.
+    ///
+    /// # Errors
+    /// If a window cannot be that large.
+    pub fn prove_any_calls(&self, ranks: u32, size: Size) -> std::result::Result<Verdict, LayoutError> {
+        // Two periods of what is used in turn, after a few calls in which memory is new.
+        let mut calls = 2 * self.turn(ranks) + 4;
+        loop {
+            let verdict = self.program(ranks, calls, size)?.prove_reuse();
+            calls *= 2;
+            if verdict.reuse.is_some() || verdict.proof != Some(Proof::OneExecution) || calls > MOST_CALLS {
+                return Ok(verdict);
+            }
+        }
+    }
+
+    /// Explores every interleaving of it, for any number of calls, without the detector. `most_states` bounds the search.
+    ///
+    /// # Errors
+    /// If a window cannot be that large.
+    pub fn interleave(
+        &self,
+        ranks: u32,
+        size: Size,
+        most_states: usize,
+    ) -> std::result::Result<Interleavings, LayoutError> {
+        let period = self
+            .prove_any_calls(ranks, size)?
+            .reuse
+            .map_or(1, |reuse| reuse.period);
+        let period = lcm(period, self.turn(ranks));
+        let bounds = Bounds {
+            states: most_states,
+            ..Bounds::default()
+        };
+        // No rank is more than a period ahead of another.
+        let program = self.program(ranks, 4 * period + 4, size)?.bounds(bounds);
+        Ok(program.interleave(period))
+    }
+
+    /// Where its windows are, and how much private memory a rank needs.
+    pub(crate) fn memory(
+        &self,
+        ranks: u32,
+        calls: u32,
+        size: Size,
+    ) -> std::result::Result<(Layout, u64), LayoutError> {
+        let plan = self.plan(ranks, size)?;
+        let program = Program::new(ranks, 1, async |_, _| Ok(())).windows(plan.cells, plan.window_bytes);
+        Ok((program.layout(), 2 * u64::from(calls) * plan.longest_bytes))
+    }
+
+    /// What a rank does, for a machine.
+    pub(crate) fn kernel(
+        &self,
+        (ranks, calls, size): (u32, u32, Size),
+        layout: Layout,
+        me: Rank,
+    ) -> std::result::Result<impl FnOnce(SteppedCore) -> TaskKernel + use<>, LayoutError> {
+        let plan = self.plan(ranks, size)?;
+        let (this, grid) = (self.clone(), grid(ranks));
+        Ok(move |core: SteppedCore| -> TaskKernel {
+            Box::pin(async move {
+                for call in 0..calls {
+                    this.call(&core, Seat { me, call, layout }, plan, &grid).await?;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// After so many calls the same is asked of every rank again, with data in the same half of what has two.
+    fn turn(&self, ranks: u32) -> u32 {
+        let entries = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+        let roots = if self.root_moves { ranks } else { 1 };
+        [entries, roots].into_iter().fold(2, lcm)
     }
 
     fn plan(&self, ranks: u32, size: Size) -> std::result::Result<Plan, LayoutError> {
@@ -308,4 +391,12 @@ fn expected(part: &Part, seat: &Seat) -> Option<Contributions> {
 fn grid(ranks: u32) -> Vec<u32> {
     let side = (2..=ranks.isqrt()).rev().find(|side| ranks.is_multiple_of(*side));
     side.map_or(vec![ranks], |side| vec![side, ranks / side])
+}
+
+fn lcm(a: u32, b: u32) -> u32 {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    a / divisor * b
 }

@@ -58,30 +58,55 @@ pub(crate) fn word(verdict: &Verdict) -> &'static str {
 /// Copies of one rank that are under way, each with the place that it writes.
 type UnderWay = Vec<(String, Copying)>;
 
-/// Checks a program that is written as text, done so often.
-pub(crate) fn prove(text: &str, times: u32) -> Verdict {
-    let ranks: Vec<Vec<String>> = text.split("||").map(statements).collect();
-    let count = u32::try_from(ranks.len()).unwrap();
-    let longest = ranks.iter().map(Vec::len).max().unwrap();
-    let under_way: Vec<RefCell<UnderWay>> = ranks.iter().map(|_| RefCell::default()).collect();
-    let kernel = async move |core: &SteppedCore, seat: Seat| {
+/// A program that is written as text.
+#[derive(Debug)]
+pub(crate) struct Text {
+    ranks: Vec<Vec<String>>,
+    under_way: Vec<RefCell<UnderWay>>,
+}
+
+impl Text {
+    pub(crate) fn new(text: &str) -> Text {
+        let ranks: Vec<Vec<String>> = text.split("||").map(statements).collect();
+        let under_way = ranks.iter().map(|_| RefCell::default()).collect();
+        Text { ranks, under_way }
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        u32::try_from(self.ranks.len()).unwrap()
+    }
+
+    /// Statements of the rank that has most.
+    pub(crate) fn longest(&self) -> usize {
+        self.ranks.iter().map(Vec::len).max().unwrap()
+    }
+
+    /// Does the statement of a rank that is its call.
+    pub(crate) async fn call(&self, core: &SteppedCore, seat: Seat) -> Result<()> {
         let me = seat.me.0 as usize;
-        let number = seat.call as usize % longest;
+        let number = seat.call as usize % self.longest();
         if number == 0 {
             // A kernel may be started again from its beginning.
-            under_way[me].take();
+            self.under_way[me].take();
         }
-        let mut mine = under_way[me].take();
-        if let Some(statement) = ranks[me].get(number) {
+        let mut mine = self.under_way[me].take();
+        if let Some(statement) = self.ranks[me].get(number) {
             execute(core, &seat, statement, &mut mine).await?;
         }
-        if number + 1 == longest {
+        if number + 1 == self.longest() {
             execute(core, &seat, "join", &mut mine).await?;
         }
-        under_way[me].replace(mine);
+        self.under_way[me].replace(mine);
         Ok(())
-    };
-    Program::new(count, times * u32::try_from(longest).unwrap(), kernel).prove()
+    }
+}
+
+/// Checks a program that is written as text, done so often.
+pub(crate) fn prove(text: &str, times: u32) -> Verdict {
+    let text = Text::new(text);
+    let (ranks, longest) = (text.ranks(), u32::try_from(text.longest()).unwrap());
+    let kernel = async move |core: &SteppedCore, seat: Seat| text.call(core, seat).await;
+    Program::new(ranks, times * longest, kernel).prove()
 }
 
 fn statements(text: &str) -> Vec<String> {

@@ -24,9 +24,9 @@ pub(crate) struct CheckArguments {
     /// Numbers of ranks
     #[arg(short, long, default_value = "2-16")]
     ranks: Ranks,
-    /// Calls that each rank makes one after the other
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    calls: u32,
+    /// Calls that each rank makes one after the other; `any` proves any number of them
+    #[arg(long, value_name = "N|any", default_value = "3")]
+    calls: Calls,
     /// Only data of this size: small, whole or pieces
     #[arg(long)]
     size: Option<Size>,
@@ -36,6 +36,28 @@ pub(crate) struct CheckArguments {
     /// One JSON object for each algorithm, number of ranks and size
     #[arg(long)]
     json: bool,
+}
+
+/// How often each rank calls the collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Calls {
+    Number(u32),
+    Any,
+}
+
+/// The most calls that are checked one by one.
+const MOST_CALLS: u32 = 1000;
+
+impl FromStr for Calls {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Calls, String> {
+        match text.parse() {
+            _ if text == "any" => Ok(Calls::Any),
+            Ok(calls @ 1..=MOST_CALLS) => Ok(Calls::Number(calls)),
+            _ => Err(format!("use a number from 1 to {MOST_CALLS}, or `any`")),
+        }
+    }
 }
 
 /// Numbers of ranks, as `2-4,8`.
@@ -85,7 +107,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> ExitCode {
         bar.set_message(workload.name.clone());
         let line = match check(workload, arguments, &mut |size, verdict| {
             if arguments.json {
-                let row = as_json(&workload.name, size, verdict);
+                let row = as_json(&workload.name, size, arguments.calls, verdict);
                 bar.suspend(|| say!("{row}"));
             }
         }) {
@@ -121,11 +143,15 @@ fn sizes(arguments: &CheckArguments) -> impl Iterator<Item = Size> + use<> {
 /// Runs one execution along a schedule, and says what it does and what is wrong with it.
 fn replay(chosen: &[Workload], arguments: &CheckArguments, schedule: &Schedule) -> ExitCode {
     let ranks = Vec::from_iter(arguments.ranks.0.iter().copied());
-    let ([workload], [ranks], Some(size)) = (chosen, &ranks[..], arguments.size) else {
-        complain("a schedule is of one program; name the algorithm, one number of --ranks and a --size");
+    let ([workload], [ranks], Some(size), Calls::Number(calls)) =
+        (chosen, &ranks[..], arguments.size, arguments.calls)
+    else {
+        complain(
+            "a schedule is of one program; name the algorithm, one number of --ranks, a --size and the number of --calls",
+        );
         return ExitCode::FAILURE;
     };
-    let program = match workload.program(*ranks, arguments.calls, size) {
+    let program = match workload.program(*ranks, calls, size) {
         Ok(program) => program,
         Err(error) => {
             complain(format_args!("{}: {error}", workload.name));
@@ -174,7 +200,10 @@ fn check(
             continue;
         }
         for size in sizes(arguments) {
-            let verdict = workload.program(ranks, arguments.calls, size)?.prove();
+            let verdict = match arguments.calls {
+                Calls::Number(calls) => workload.program(ranks, calls, size)?.prove(),
+                Calls::Any => workload.prove_any_calls(ranks, size)?,
+            };
             each(size, &verdict);
             line.add(size, verdict);
         }
@@ -224,6 +253,15 @@ mod tests {
         assert!(names("all_reduce").len() > 10 && names("all").len() > names("all_reduce").len());
         let problem = choose("all_reduce/rign", workloads()).unwrap_err();
         assert!(problem.contains("did you mean `all_reduce/ring`?"), "{problem}");
+    }
+
+    #[test]
+    fn calls_are_a_number_or_any() {
+        let parse = |text: &str| text.parse::<Calls>();
+        assert_eq!((parse("3"), parse("any")), (Ok(Calls::Number(3)), Ok(Calls::Any)));
+        for wrong in ["", "0", "1001", "all"] {
+            assert!(parse(wrong).unwrap_err().contains("`any`"), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,41 +1,66 @@
 //! What `ringwork check` prints: a line for each algorithm, or a JSON object for each program that was checked.
 
-use ringwork::check::{Proof, Verdict};
+use super::Calls;
+use ringwork::check::{Reuse, Tier, Verdict};
 use ringwork_proofs::Size;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 /// The search gave up: neither proved nor wrong.
 const EXIT_BOUND: u8 = 2;
 
+/// What a verdict says of what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Proved,
+    Bound,
+    Wrong,
+}
+
+fn outcome(asked: Calls, verdict: &Verdict) -> Outcome {
+    match () {
+        () if !verdict.is_proved() && !verdict.is_bounded() => Outcome::Wrong,
+        () if verdict.is_bounded() || asked == Calls::Any && verdict.reuse.is_none() => Outcome::Bound,
+        () => Outcome::Proved,
+    }
+}
+
 /// The verdicts of one algorithm.
 #[derive(Debug)]
 pub(super) struct Line {
     name: String,
+    asked: Calls,
+    /// The most that a program made, and the longest period if any number of them was asked for.
     calls: u32,
+    period: u32,
     ranks: Vec<u32>,
     programs: u32,
     instructions: u64,
     executions: u64,
+    states: usize,
     elapsed: Duration,
-    /// Programs of which all executions had to be explored.
-    searched: u32,
+    /// The kinds of proof that there are.
+    tiers: BTreeSet<Tier>,
     wrong: Vec<(Size, Verdict)>,
     bounded: Vec<(Size, Verdict)>,
 }
 
 impl Line {
-    pub(super) fn new(name: &str, calls: u32) -> Line {
+    pub(super) fn new(name: &str, asked: Calls) -> Line {
         Line {
             name: name.into(),
-            calls,
+            asked,
+            calls: 0,
+            period: 0,
             ranks: Vec::new(),
             programs: 0,
             instructions: 0,
             executions: 0,
+            states: 0,
             elapsed: Duration::ZERO,
-            searched: 0,
+            tiers: BTreeSet::new(),
             wrong: Vec::new(),
             bounded: Vec::new(),
         }
@@ -50,11 +75,13 @@ impl Line {
         self.instructions += verdict.instructions;
         self.executions += verdict.executions;
         self.elapsed += verdict.elapsed;
-        self.searched += u32::from(verdict.proof == Some(Proof::AllExecutions));
-        if verdict.is_bounded() {
-            self.bounded.push((size, verdict));
-        } else if !verdict.is_proved() {
-            self.wrong.push((size, verdict));
+        self.states += verdict.states;
+        self.tiers.extend(verdict.tier());
+        self.period = self.period.max(verdict.reuse.map_or(0, |reuse| reuse.period));
+        match outcome(self.asked, &verdict) {
+            Outcome::Proved => {}
+            Outcome::Bound => self.bounded.push((size, verdict)),
+            Outcome::Wrong => self.wrong.push((size, verdict)),
         }
     }
 
@@ -64,10 +91,13 @@ impl Line {
     }
 
     fn word(&self) -> &'static str {
-        match (self.wrong.len(), self.bounded.len(), self.searched) {
-            (0, 0, 0) => "proved by one execution",
-            (0, 0, _) => "proved by all executions",
-            (0, ..) => "BOUND REACHED",
+        let is_only = |tier| self.tiers.iter().all(|one| *one == tier);
+        match (self.wrong.len(), self.bounded.len()) {
+            (0, 0) if is_only(Tier::One) => "proved (tier 1)",
+            (0, 0) if is_only(Tier::Two) => "proved (tier 2)",
+            (0, 0) if is_only(Tier::Three) => "proved (tier 3)",
+            (0, 0) => "proved (tiers 1 and 2)",
+            (0, _) => "BOUND REACHED",
             _ => "WRONG",
         }
     }
@@ -86,15 +116,24 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:<32} {:>6} ranks  {:>2} calls  {:<24}  {:>3} programs  {:>8} instructions  {:>7.1} ms",
+            "{:<32} {:>6} ranks  {:>3} calls  {:<22}  {:>3} programs  {:>8} instructions  {:>7.1} ms",
             self.name,
             ranges(&self.ranks),
-            self.calls,
+            match self.asked {
+                Calls::Number(_) => self.calls.to_string(),
+                Calls::Any => "any".into(),
+            },
             self.word(),
             self.programs,
             self.instructions,
             self.elapsed.as_secs_f64() * 1e3
         )?;
+        if self.period > 0 {
+            write!(f, "  every {} calls repeat themselves", self.period)?;
+        }
+        if self.states > 0 {
+            write!(f, "  {} executions, {} states", self.executions, self.states)?;
+        }
         // The smallest program that shows a fault is the easiest to understand.
         if let Some((size, verdict)) = self.wrong.first() {
             write!(f, "\n{} ranks, {}:\n{verdict}", verdict.ranks, size.name())?;
@@ -104,6 +143,9 @@ impl fmt::Display for Line {
         }
         for (size, verdict) in &self.bounded {
             write!(f, "\n{} ranks, {}: {verdict}", verdict.ranks, size.name())?;
+            if verdict.is_proved() {
+                write!(f, "; not for any number of calls: it did not repeat itself")?;
+            }
         }
         Ok(())
     }
@@ -172,33 +214,49 @@ struct Row<'a> {
     size: &'static str,
     /// `proved`, `wrong` or `bound`.
     verdict: &'static str,
-    /// How it was proved: `one execution` or `all executions`.
-    proof: Option<&'static str>,
+    /// How it was proved: 1 by one schedule, 2 by all executions, 3 for any number of calls.
+    tier: Option<u8>,
+    /// If it is proved for any number of calls: how it repeats itself.
+    repeats: Option<Repeats>,
     executions: u64,
     states: usize,
     instructions: u64,
+    /// What ended the search, if it was not over.
+    bound: Option<String>,
     seconds: f64,
     faults: Vec<String>,
 }
 
-pub(super) fn as_json(name: &str, size: Size, verdict: &Verdict) -> String {
+/// From which call on a program repeats itself, and after how many.
+#[derive(Debug, Serialize)]
+struct Repeats {
+    after: u32,
+    period: u32,
+}
+
+pub(super) fn as_json(name: &str, size: Size, asked: Calls, verdict: &Verdict) -> String {
     let row = Row {
         name,
         ranks: verdict.ranks,
         calls: verdict.calls,
         size: size.name(),
-        verdict: match (verdict.is_proved(), verdict.is_bounded()) {
-            (true, _) => "proved",
-            (_, true) => "bound",
-            _ => "wrong",
+        verdict: match outcome(asked, verdict) {
+            Outcome::Proved => "proved",
+            Outcome::Bound => "bound",
+            Outcome::Wrong => "wrong",
         },
-        proof: verdict.proof.map(|proof| match proof {
-            Proof::OneExecution => "one execution",
-            Proof::AllExecutions => "all executions",
+        tier: verdict.tier().map(|tier| match tier {
+            Tier::One => 1,
+            Tier::Two => 2,
+            Tier::Three => 3,
         }),
+        repeats: verdict
+            .reuse
+            .map(|Reuse { after, period }| Repeats { after, period }),
         executions: verdict.executions,
         states: verdict.states,
         instructions: verdict.instructions,
+        bound: verdict.bound.map(|bound| bound.to_string()),
         seconds: verdict.elapsed.as_secs_f64(),
         faults: verdict.faults.iter().map(ToString::to_string).collect(),
     };
@@ -212,7 +270,7 @@ mod tests {
     use ringwork::isa::{Compare, Core, Notify, Rank};
 
     fn line(verdict: Verdict) -> Line {
-        let mut line = Line::new("mine", 1);
+        let mut line = Line::new("mine", Calls::Number(1));
         line.add(Size::Small, verdict);
         line
     }
@@ -239,10 +297,7 @@ mod tests {
         let wrong = line(prove(2, 1, async |core, seat| {
             core.wait(seat.signal(0)?, Compare::Ge, 1).await
         }));
-        assert_eq!(
-            (proved.exit_code(), proved.word()),
-            (0, "proved by all executions")
-        );
+        assert_eq!((proved.exit_code(), proved.word()), (0, "proved (tier 2)"));
         assert_eq!((bounded.exit_code(), bounded.word()), (2, "BOUND REACHED"));
         assert_eq!((wrong.exit_code(), wrong.word()), (1, "WRONG"));
         let code = |lines: &[&Line]| {
@@ -258,9 +313,21 @@ mod tests {
             ),
             (0, 2, 1)
         );
-        assert!(bounded.to_string().contains("not proved: the bound was reached"));
-        let json = as_json("mine", Size::Small, &bounded.bounded[0].1);
-        assert!(json.contains("\"verdict\":\"bound\",\"proof\":null"), "{json}");
+        assert!(
+            bounded
+                .to_string()
+                .contains("not proved: the bound of 1 states was reached")
+        );
+        let json = as_json("mine", Size::Small, Calls::Number(1), &bounded.bounded[0].1);
+        assert!(json.contains("\"verdict\":\"bound\",\"tier\":null"), "{json}");
+    }
+
+    #[test]
+    fn a_proof_of_some_calls_is_no_proof_of_any_number() {
+        let mut line = Line::new("mine", Calls::Any);
+        line.add(Size::Small, prove(2, 3, async |_, _| Ok(())));
+        assert_eq!((line.exit_code(), line.word()), (2, "BOUND REACHED"));
+        assert!(line.to_string().contains("it did not repeat itself"), "{line}");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! arrives with it: between cores that is one transfer instead of two.
 //!
 //! # Invariants
-//! - **PACK-1 (payload first).** A flag is stored, with release, after all of its payload, and loaded, with acquire,
-//!   before it.
+//! - **PACK-1 (payload first).** A flag is raised after all of its payload was stored, and seen before it is loaded: see
+//!   [`FlagWord`].
 //! - **PACK-2 (whose).** The flag's high half identifies the call, so ranks that disagree about a call get an error
 //!   at the first flag.
 //! - **PACK-3 (when).** The low half is the epoch plus a number for each reset of the domain: epochs start again
@@ -14,6 +14,7 @@
 
 use super::lent::{self, must_be_copied};
 use crate::cpu_tuning::FEW_LINES;
+use crate::flag::FlagWord;
 use ringwork_isa::{LINE_BYTES, LINE_WORDS, Span, is_beside_flag, packet_lines};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,25 +27,25 @@ pub(super) struct Flag(pub(super) u64);
 pub(super) struct Packet(pub(super) *mut u8);
 
 impl Packet {
-    /// A word of the first line.
+    /// A word of the first line, beside the flag.
     #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
-        debug_assert!(index < LINE_WORDS);
+        debug_assert!(index < LINE_WORDS - 1);
         // SAFETY: it was made from a resolved and aligned packet, which lives as long as its core; the index is inside its
-        // first line; the flag is only ever accessed as an atomic.
+        // first line, before the flag; these words are only ever accessed as atomics while they are packets.
         unsafe { AtomicU64::from_ptr(self.0.add(index * 8).cast()) }
     }
 
     #[inline]
-    pub(super) fn flag(&self) -> &AtomicU64 {
-        self.word(LINE_WORDS - 1)
+    pub(super) fn flag(&self) -> &FlagWord {
+        // SAFETY: as in `word`; a `FlagWord` is one atomic word, and this word is never accessed as anything else.
+        unsafe { &*self.0.add((LINE_WORDS - 1) * 8).cast::<FlagWord>() }
     }
 
     /// Whether the packet has arrived.
     #[inline(always)]
     pub(super) fn has_come(&self, flag: Flag) -> bool {
-        // SYNC: pairs with the store in `put` (PACK-1).
-        self.flag().load(Ordering::Acquire) == flag.0
+        self.flag().seen() == flag.0
     }
 
     /// The payload of `bytes`, the length with which this packet was resolved.
@@ -112,8 +113,7 @@ impl Packet {
             // SAFETY: the caller's promise.
             unsafe { lent::copy(self.payload(bytes), must_be_copied(src), from, bytes) };
         }
-        // SYNC: pairs with the load in `has_come` (PACK-1).
-        self.flag().store(flag.0, Ordering::Release);
+        self.flag().raise(flag.0);
     }
 
     /// Prefetches the packet of another core, of `bytes`, for reading: all of its lines if there are few, else the

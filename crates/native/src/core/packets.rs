@@ -14,7 +14,6 @@ use ringwork_isa::{
     Compare, Epoch, Error, ErrorKind, LINE_WORDS, MAX_RANKS, Packets, Rank, ReduceOp, Result, Shared, Signal,
     Span, is_beside_flag, others, packet_lines,
 };
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Polls of a flag between two readings of the clock and of the exits.
@@ -302,8 +301,7 @@ impl NativeCore {
                 .is_none()
         {
             for _ in 0..LOOKS {
-                // SYNC: as in `has_come`.
-                let seen = packet.flag().load(Ordering::Acquire);
+                let seen = packet.flag().seen();
                 if seen == flag.0 {
                     return Ok(());
                 }
@@ -316,7 +314,7 @@ impl NativeCore {
         // The signal of a rank follows its packets, so a sleeper on the signal finds the packet. The flag says more
         // than the note beside the signal, which may be of a later call by now.
         self.wait_long(awaited, (Compare::Ge, epoch.into()), at)?;
-        match packet.flag().load(Ordering::Acquire) {
+        match packet.flag().seen() {
             seen if seen == flag.0 => Ok(()),
             _ => Err(astray()),
         }

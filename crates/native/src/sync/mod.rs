@@ -5,4 +5,5 @@
 mod backoff;
 pub mod cell;
 pub mod channel;
+pub mod flag;
 pub(crate) mod primitive;

@@ -1,4 +1,4 @@
-//! Model checks: loom runs the shipped cell, channel and barrier through every interleaving and every
+//! Model checks: loom runs the shipped cell, channel, barrier and packet flag through every interleaving and every
 //! stale value that the memory model allows, up to a number of preemptions.
 //!
 //! ```text
@@ -13,6 +13,8 @@
 mod barrier;
 mod cell;
 mod channel;
+mod litmus;
+mod packets;
 mod small_core;
 mod unfenced;
 

@@ -1,13 +1,14 @@
-//! A `Core` of loom's cells and bytes: just enough for kernels that store, meet and load.
+//! A `Core` of loom's cells and bytes: just enough for kernels that store, meet, load and exchange packets.
 
 use super::PATIENCE;
 use loom::cell::UnsafeCell;
 use ringwork_isa::{
     Attribution, Barrier, CanRead, CanWrite, Compare, Core, Destinations, Device, Element, ElementType,
-    Epoch, Error, Notify, OwnSignal, Packets, Rank, Readable, ReduceOp, Region, Result, Segment, Shared,
-    Signal, Signals, Sources, Span, TileValues, Work, Writable,
+    Epoch, Error, LINE_BYTES, Notify, OwnSignal, Packets, Rank, Readable, ReduceOp, Region, Result, Segment,
+    Shared, Signal, Signals, Sources, Span, TileValues, Work, Writable,
 };
 use ringwork_native::cell::Cell;
+use ringwork_native::flag::FlagWord;
 use std::future::{Future, ready};
 
 /// Windows of a few bytes and one signal cell for each rank. All ranks share it.
@@ -15,6 +16,12 @@ pub(crate) struct SmallCore {
     cells: Vec<Cell>,
     bytes: Vec<UnsafeCell<u8>>,
     window_bytes: usize,
+    /// A flag for each line of all windows; the first lines of packets use theirs.
+    flags: Vec<FlagWord>,
+    /// Where the packets begin in a window.
+    packets_begin: usize,
+    /// Readers of packets sleep before they look.
+    sleeps: bool,
 }
 
 impl SmallCore {
@@ -25,22 +32,55 @@ impl SmallCore {
                 .map(|_| UnsafeCell::new(0))
                 .collect(),
             window_bytes,
+            flags: Vec::new(),
+            packets_begin: 0,
+            sleeps: false,
         }
+    }
+
+    /// Its windows have packets from this byte on.
+    pub(crate) fn with_packets(self, packets_begin: usize, sleeps: bool) -> SmallCore {
+        let lines = (self.window_bytes - packets_begin) / LINE_BYTES * self.cells.len();
+        SmallCore {
+            flags: (0..lines).map(|_| FlagWord::default()).collect(),
+            packets_begin,
+            sleeps,
+            ..self
+        }
+    }
+
+    /// The flag of the packet of an epoch.
+    fn flag(&self, packets: &Packets, epoch: Epoch) -> &FlagWord {
+        let place = packets.at(epoch).span();
+        let first = place.byte_range().unwrap().start as usize - self.packets_begin;
+        let each = (self.window_bytes - self.packets_begin) / LINE_BYTES;
+        let rank = place.rank.0 as usize;
+        &self.flags[rank * each + (first - rank * self.window_bytes) / LINE_BYTES]
+    }
+
+    /// The payload of the packet of an epoch.
+    fn payload(&self, packets: &Packets, epoch: Epoch, like: &Span) -> &[UnsafeCell<u8>] {
+        self.bytes(&packets.payload(epoch, like))
     }
 
     fn ranks(&self) -> u32 {
         u32::try_from(self.cells.len()).unwrap()
     }
 
-    pub(crate) fn barrier(&self, me: u32) -> Barrier {
-        Barrier::new(Signals {
+    /// The one signal of each rank.
+    pub(crate) fn signals(&self, me: u32) -> Signals {
+        Signals {
             segment: Segment(1),
             base: 0,
             stride: 128,
             count: 1,
             me: Rank(me),
             ranks: self.ranks(),
-        })
+        }
+    }
+
+    pub(crate) fn barrier(&self, me: u32) -> Barrier {
+        Barrier::new(self.signals(me))
     }
 
     pub(crate) fn scratch<T: Element>(&self, me: u32) -> Shared<T> {
@@ -65,6 +105,15 @@ impl SmallCore {
     fn bytes(&self, span: &Span) -> &[UnsafeCell<u8>] {
         let range = span.byte_range().unwrap();
         &self.bytes[range.start as usize..range.end as usize]
+    }
+}
+
+fn copy(to: &[UnsafeCell<u8>], from: &[UnsafeCell<u8>]) {
+    for (to, from) in to.iter().zip(from) {
+        // SAFETY: loom checks that no other thread writes it.
+        let byte = from.with(|at| unsafe { *at });
+        // SAFETY: loom checks that no other thread is at it.
+        to.with_mut(|at| unsafe { *at = byte });
     }
 }
 
@@ -129,20 +178,34 @@ impl Core for SmallCore {
 
     fn put_packet<T: ElementType>(
         &self,
-        _: &Packets,
-        _: Region<T, impl CanRead>,
-        _: Epoch,
+        packets: &Packets,
+        src: Region<T, impl CanRead>,
+        epoch: Epoch,
     ) -> impl Future<Output = Result<()>> {
-        unused()
+        let src = src.span();
+        copy(self.payload(packets, epoch, &src), self.bytes(&src));
+        self.flag(packets, epoch).raise(i32::from(epoch) as u64);
+        ready(Ok(()))
     }
 
     fn get_packet<T: ElementType>(
         &self,
-        _: Region<T, impl CanWrite>,
-        _: &Packets,
-        _: Epoch,
+        dst: Region<T, impl CanWrite>,
+        packets: &Packets,
+        epoch: Epoch,
     ) -> impl Future<Output = Result<()>> {
-        unused()
+        // As the native core: look; if it has not come, wait for the signal behind it and look again.
+        let flag = self.flag(packets, epoch);
+        let has_come = || flag.seen() == i32::from(epoch) as u64;
+        if self.sleeps || !has_come() {
+            let satisfied = |value| Compare::Ge.holds(value, epoch.into());
+            let raised = self.cell(&packets.raised());
+            raised.wait(PATIENCE, None, satisfied, |_| None::<()>).unwrap();
+            assert!(has_come(), "the peer raised its signal without the packets");
+        }
+        let dst = dst.span();
+        copy(self.bytes(&dst), self.payload(packets, epoch, &dst));
+        ready(Ok(()))
     }
 
     fn reduce_packets<T: ElementType>(
