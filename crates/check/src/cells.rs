@@ -13,7 +13,6 @@
 use crate::clock::Clock;
 use crate::shadow::Access;
 use ringwork_isa::{Compare, Notify, Segment, Signal};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::Hash;
 use std::rc::Rc;
@@ -248,6 +247,23 @@ impl Cell {
     }
 }
 
+impl Cell {
+    /// Forgets the writes and reads that every rank knows of, where nothing that comes depends on them.
+    pub(crate) fn forget_settled(&mut self, clocks: &[Clock]) {
+        let Some(left) = self.unsettled(clocks) else {
+            return;
+        };
+        let from = left.from;
+        if let Some(last) = from.checked_sub(1) {
+            self.initial = self.history[last].value;
+        }
+        self.history.drain(..from);
+        self.threshold = self.threshold.and_then(|needed| needed.checked_sub(from));
+        self.reads
+            .retain(|read| !clocks.iter().all(|clock| read.is_before(clock)));
+    }
+}
+
 impl Unsettled<'_> {
     pub(crate) fn accesses(&self) -> impl Iterator<Item = &Access> {
         let writes = self.cell.history[self.from..].iter().map(|entry| &entry.by);
@@ -275,8 +291,7 @@ impl Unsettled<'_> {
             .collect();
         let reads: Vec<A> = self.reads.iter().map(|read| access(read)).collect();
         let threshold = cell.threshold.and_then(|needed| needed.checked_sub(self.from));
-        let writers: BTreeSet<u32> = cell.history.iter().map(|entry| entry.by.rank).collect();
         let flags = (cell.is_waited_for, cell.goes_back, cell.has_several_writers);
-        (since(before), left, reads, threshold, writers, flags)
+        (since(before), left, reads, threshold, flags)
     }
 }

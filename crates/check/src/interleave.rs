@@ -9,8 +9,8 @@
 //! - **ALL-1 (relative).** A state is where the ranks are and the values of the signals, relative to the number of periods that
 //!   every rank has done: values to those after so many periods, calls to the first of them. So a program that repeats
 //!   itself has finitely many states, however often it is called.
-//! - **ALL-2 (no merging by hope).** Where a rank is contains every instruction of its call, with its operands relative to the
-//!   values before that call. A kernel that does something else in a later period comes to new states.
+//! - **ALL-2 (the same in every period).** Where a rank is contains every instruction of its call, with its operands relative to
+//!   the values before that call. Calls that are a period apart must do the same: that is looked at, and not only hoped.
 
 use crate::explore::Bound;
 use crate::fault::Side;
@@ -35,8 +35,8 @@ pub struct Interleavings {
     pub deadlock: Option<Vec<Side>>,
     /// What ended the search, if it was not over.
     pub bound: Option<Bound>,
-    /// The program came to the end of its calls in a state in which it was not before: ask for more calls, or it does not
-    /// repeat itself after so many.
+    /// The program came to the end of its calls in a state in which it was not before, or does not do the same after a period:
+    /// ask for more calls, or it has another period.
     pub needs_more_calls: bool,
 }
 
@@ -68,6 +68,8 @@ struct Search<'a> {
     numbers: HashMap<Place, usize>,
     /// Values of the cells after so many calls of every rank.
     after: Vec<Vec<i32>>,
+    /// What each rank did in each call, one call after the other.
+    did: Vec<Vec<u64>>,
     /// Where a rank is in its call (ALL-2), by rank and node.
     places: HashMap<(usize, NodeId), u64>,
     operands: HashMap<(usize, NodeId), Rc<Operands>>,
@@ -87,6 +89,7 @@ pub(crate) fn interleave(
         first,
         numbers: HashMap::new(),
         after: Vec::new(),
+        did: Vec::new(),
         places: HashMap::new(),
         operands: HashMap::new(),
     };
@@ -100,6 +103,7 @@ pub(crate) fn interleave(
         found.deadlock = Some(stuck);
         return found;
     }
+    found.needs_more_calls = !search.repeats();
     let mut seen = HashSet::from([search.key(&start)]);
     let mut open = VecDeque::from([start]);
     while let Some(state) = open.pop_front() {
@@ -139,9 +143,13 @@ impl Search<'_> {
         for call in 0..=calls {
             // Every rank is before this call, or has ended.
             self.after.push(state.cells.clone());
+            let mut did = vec![0; self.trees.len()];
             let (mut rank, mut idle) = (0, 0);
             while idle < self.trees.len() {
-                if self.trees[rank].call(state.at[rank]) == call && self.can(&state, rank) {
+                let at = state.at[rank];
+                if self.trees[rank].call(at) == call && self.can(&state, rank) {
+                    let before = self.place(rank, at);
+                    did[rank] = self.what(before, &state, rank).unwrap_or(before);
                     self.step(&mut state, rank);
                     idle = 0;
                 } else {
@@ -155,8 +163,16 @@ impl Search<'_> {
             if self.trees.iter().enumerate().any(is_stuck) {
                 return Some(self.stuck(&state));
             }
+            self.did.push(did);
         }
         None
+    }
+
+    /// Whether calls that are a period apart do the same, after the first period.
+    fn repeats(&self) -> bool {
+        let (calls, period) = (self.did.len().saturating_sub(1), self.period as usize);
+        let (first, last) = (period, calls.saturating_sub(period));
+        first < last && (first..last).all(|call| self.did[call] == self.did[call + period])
     }
 
     fn stuck(&self, state: &State) -> Vec<Side> {
@@ -262,31 +278,41 @@ impl Search<'_> {
             Instruction::Join(ticket) => state.under_way[rank].retain(|(one, _)| one != ticket),
             _ => {}
         }
-        let before = self.place(rank, at);
+        let what = self.what(self.place(rank, at), state, rank);
         let next = self.trees[rank].next(at, Ok(answer.clone()));
         state.at[rank] = next;
         if self.places.contains_key(&(rank, next)) {
             return;
         }
         let (call, after) = (self.trees[rank].call(at), self.trees[rank].call(next));
-        let found = match call == after {
-            true => {
+        let found = match (call == after, what) {
+            (true, Some(what)) => {
                 let values = &self.after[call as usize];
-                let since = |signal: &Signal, value: i32| value.wrapping_sub(self.value(values, signal));
-                let what = relative(&instruction, since);
                 let answered = match (&answer, signal_of(&instruction)) {
-                    (Answer::Value(value), Some(signal)) => Some(since(signal, *value)),
+                    (Answer::Value(value), Some(signal)) => {
+                        Some(value.wrapping_sub(self.value(values, signal)))
+                    }
                     (Answer::Tested(holds), _) => Some(i32::from(*holds)),
                     _ => None,
                 };
                 let mut place = DefaultHasher::new();
-                (before, what, answered).hash(&mut place);
+                (what, answered).hash(&mut place);
                 place.finish()
             }
             // A call begins with nothing that the kernel remembers.
-            false => beginning(after % self.period),
+            _ => beginning(after % self.period),
         };
         self.places.insert((rank, next), found);
+    }
+
+    /// The place `before` and the next instruction of a rank, as any period has it.
+    fn what(&self, before: u64, state: &State, rank: usize) -> Option<u64> {
+        let instruction = self.instruction(state, rank)?;
+        let values = &self.after[self.trees[rank].call(state.at[rank]) as usize];
+        let since = |signal: &Signal, value: i32| value.wrapping_sub(self.value(values, signal));
+        let mut place = DefaultHasher::new();
+        (before, relative(&instruction, since)).hash(&mut place);
+        Some(place.finish())
     }
 
     fn place(&self, rank: usize, node: NodeId) -> u64 {

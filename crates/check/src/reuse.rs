@@ -15,7 +15,7 @@
 //!   second period shows that it did not.
 
 use crate::clock::{Agent, Clock};
-use crate::run::{Context, Enabled, Run};
+use crate::run::{Context, Enabled, Run, place};
 use crate::shadow::Access;
 use crate::tree::{Step, Tree};
 use ringwork_isa::stepped::{Instruction, Payload};
@@ -39,6 +39,17 @@ pub(crate) struct Private {
     pub(crate) each_call_bytes: u64,
 }
 
+impl Private {
+    /// REUSE-1.
+    fn is_settled(self, segment: Segment, access: &Access, clocks: &[Clock]) -> bool {
+        match segment >= self.first {
+            // Nobody else can touch private memory.
+            true => access.is_before(&clocks[access.rank as usize]),
+            false => clocks.iter().all(|clock| access.is_before(clock)),
+        }
+    }
+}
+
 /// Finds out whether a program of one execution repeats itself within its calls.
 pub(crate) fn reuse(start: &Run, trees: &mut [Tree], calls: u32, private: Private) -> Option<Reuse> {
     let mut run = start.clone();
@@ -46,7 +57,7 @@ pub(crate) fn reuse(start: &Run, trees: &mut [Tree], calls: u32, private: Privat
     for call in 0..calls {
         did.push(do_call(&mut run, trees, call, private)?);
         states.push(state(&run, private)?);
-        run.done.clear();
+        run.forget_settled(|segment, access, clocks| private.is_settled(segment, access, clocks));
     }
     let calls = did.len();
     let period = (1..=calls / 2).find(|period| {
@@ -66,7 +77,10 @@ pub(crate) fn reuse(start: &Run, trees: &mut [Tree], calls: u32, private: Privat
 
 /// Lets every rank do one call; what they did, as one number. `None` if not all can end it.
 fn do_call(run: &mut Run, trees: &mut [Tree], call: u32, private: Private) -> Option<u128> {
-    let (before, bad) = (run.clone(), BTreeSet::new());
+    let values = run.cells().map(|(place, cell)| (*place, cell.value()));
+    let (before, bad) = (values.collect::<BTreeMap<_, _>>(), BTreeSet::new());
+    let first = run.first_value();
+    let value = |signal: &Signal| before.get(&place(signal)).copied().unwrap_or(first);
     let mut did = vec![Digest::default(); trees.len()];
     let (mut rank, mut idle) = (0, 0);
     while idle < trees.len() {
@@ -76,7 +90,7 @@ fn do_call(run: &mut Run, trees: &mut [Tree], call: u32, private: Private) -> Op
         if is_in_call && run.enabled(context, rank) == Enabled::Free {
             if let Step::Instruction(instruction, line) = context.trees[rank].step(at) {
                 let line = (line.file(), line.line(), line.column());
-                let (same, values) = relative(instruction, call, &before, private);
+                let (same, values) = relative(instruction, call, value, private);
                 did[rank].add(&(line, format!("{same:?}"), values));
             }
             run.step(context, rank, None);
@@ -95,10 +109,15 @@ fn do_call(run: &mut Run, trees: &mut [Tree], call: u32, private: Private) -> Op
 }
 
 /// An instruction as any period does it (REUSE-2), and its values of signals relative to those before the call.
-fn relative(instruction: &Instruction, call: u32, before: &Run, private: Private) -> (Instruction, Vec<i32>) {
+fn relative(
+    instruction: &Instruction,
+    call: u32,
+    value_before: impl Fn(&Signal) -> i32,
+    private: Private,
+) -> (Instruction, Vec<i32>) {
     let (mut same, mut values) = (instruction.clone(), Vec::new());
     let mut since = |signal: &Signal, value: &mut i32| {
-        values.push(value.wrapping_sub(before.value(signal)));
+        values.push(value.wrapping_sub(value_before(signal)));
         *value = 0;
     };
     let moved = |span: &mut Span| {
@@ -185,11 +204,7 @@ fn state(run: &Run, private: Private) -> Option<u128> {
         return None;
     }
     let clocks = run.clocks();
-    let is_settled = |segment: Segment, access: &Access| match segment >= private.first {
-        // Nobody else can touch private memory.
-        true => access.is_before(&clocks[access.rank as usize]),
-        false => clocks.iter().all(|clock| access.is_before(clock)),
-    };
+    let is_settled = |segment: Segment, access: &Access| private.is_settled(segment, access, clocks);
     let touched = run.shadow().unsettled(is_settled);
     let cells = run
         .cells()

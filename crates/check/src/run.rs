@@ -18,7 +18,7 @@ use crate::words::Finding;
 pub(crate) use open::Awaited;
 pub(crate) use operands::{Operands, signal_of};
 use ringwork_isa::stepped::{Instruction, PacketSource};
-use ringwork_isa::{Compare, Signal, Span, Ticket};
+use ringwork_isa::{Compare, Segment, Signal, Span, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -203,6 +203,11 @@ impl Run {
         parts as u64 + self.shadow.bytes() + self.memory.bytes()
     }
 
+    /// The value that every signal begins with.
+    pub(crate) fn first_value(&self) -> i32 {
+        self.first
+    }
+
     /// What every rank knows now.
     pub(crate) fn clocks(&self) -> &[Clock] {
         &self.clocks
@@ -216,6 +221,16 @@ impl Run {
     /// Every cell that was touched.
     pub(crate) fn cells(&self) -> impl Iterator<Item = (&Place, &Cell)> {
         self.cells.iter().map(|(place, cell)| (place, &**cell))
+    }
+
+    /// Forgets what every rank knows of, between two calls: whatever comes is ordered after it.
+    pub(crate) fn forget_settled(&mut self, is_settled: impl Fn(Segment, &Access, &[Clock]) -> bool) {
+        self.shadow
+            .forget_settled(|segment, access| is_settled(segment, access, &self.clocks));
+        for cell in self.cells.values_mut() {
+            Rc::make_mut(cell).forget_settled(&self.clocks);
+        }
+        self.done.clear();
     }
 
     /// Whether no copy is under way.

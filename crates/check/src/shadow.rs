@@ -126,6 +126,17 @@ impl Shadow {
         all
     }
 
+    /// Forgets the accesses that are settled.
+    pub(crate) fn forget_settled(&mut self, is_settled: impl Fn(Segment, &Access) -> bool) {
+        for (segment, shades) in &mut self.0 {
+            Rc::make_mut(shades).retain(|_, shade| {
+                shade.write = shade.write.filter(|one| !is_settled(*segment, one));
+                shade.reads.retain(|one| !is_settled(*segment, one));
+                shade.write.is_some() || !shade.reads.is_empty()
+            });
+        }
+    }
+
     /// Forgets everything: whatever comes is ordered after it.
     pub(crate) fn clear(&mut self) {
         self.0.clear();

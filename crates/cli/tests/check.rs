@@ -102,3 +102,30 @@ fn the_simulator_looks_for_races_and_its_times_stay_the_same() {
     assert_eq!(nothing, Value::Null);
     assert_eq!(checked["proved"], true, "{checked}");
 }
+
+/// The rows of `ringwork check --json`, and its exit code.
+fn proved(arguments: &str) -> (Vec<Value>, i32) {
+    let run = ringwork(&format!("check {arguments} --json"));
+    let rows = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+    (rows.collect(), run.code.unwrap())
+}
+
+#[test]
+fn an_algorithm_is_proved_for_some_calls_or_for_any_number() {
+    let (rows, code) = proved("all_reduce/ring --ranks 2-3 --size whole");
+    assert_eq!((rows.len(), code), (2, 0));
+    for row in &rows {
+        assert_eq!(
+            (&row["verdict"], &row["tier"], &row["calls"]),
+            (&"proved".into(), &1.into(), &3.into())
+        );
+        assert_eq!((&row["repeats"], &row["bound"]), (&Value::Null, &Value::Null));
+    }
+    let (rows, code) = proved("all_reduce/ring --ranks 2-3 --size whole --calls any");
+    assert_eq!((rows.len(), code), (2, 0));
+    for row in &rows {
+        assert_eq!((&row["verdict"], &row["tier"]), (&"proved".into(), &3.into()));
+        assert_eq!(row["repeats"]["period"], 2);
+    }
+    assert!(refused("check all_reduce/ring --calls none").contains("or `any`"));
+}

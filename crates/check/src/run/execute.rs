@@ -101,14 +101,11 @@ impl Run {
             Instruction::OwnValue { signal } => {
                 let clock = self.clocks[rank].clone();
                 let cell = self.cell(signal);
-                let foreign = cell
-                    .history
-                    .iter()
-                    .rev()
-                    .find(|entry| entry.by.rank != doing.by.rank);
-                let foreign = foreign.map(|entry| entry.by);
-                let (value, is_known) = (cell.value(), cell.is_known(&clock));
-                if let (Some(other), false) = (foreign, is_known) {
+                let value = cell.value();
+                let is_foreign = |by: &Access| by.rank != doing.by.rank;
+                let foreign = (!cell.is_known(&clock))
+                    .then(|| cell.history.iter().rev().map(|entry| entry.by).find(is_foreign));
+                if let Some(other) = foreign.flatten() {
                     let signal = Some(*signal);
                     self.findings
                         .push(Finding::Misuse(Misuse::NotItsOwn, other, Some(doing.by), signal));

@@ -116,7 +116,7 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:<32} {:>6} ranks  {:>3} calls  {:<22}  {:>3} programs  {:>8} instructions  {:>7.1} ms",
+            "{:<33} {:>6} ranks  {:>3} calls  {:<22}  {:>3} programs  {:>8} instructions  {:>7.1} ms",
             self.name,
             ranges(&self.ranks),
             match self.asked {
@@ -129,7 +129,7 @@ impl fmt::Display for Line {
             self.elapsed.as_secs_f64() * 1e3
         )?;
         if self.period > 0 {
-            write!(f, "  every {} calls repeat themselves", self.period)?;
+            write!(f, "  period {}", self.period)?;
         }
         if self.states > 0 {
             write!(f, "  {} executions, {} states", self.executions, self.states)?;

@@ -108,7 +108,7 @@ fn run(programs: &[Vec<Statement>]) {
         let programs = programs.clone();
         let run = move |core: &SmallCore, me: u32| {
             for one in &programs[me as usize] {
-                let (data, signal) = (core.scratch(me), core.signals(me).first());
+                let (data, signal) = (core.scratch(me), core.signals(me).at(0).unwrap());
                 let end =
                     pin!(execute(core, data, signal, one)).poll(&mut Context::from_waker(Waker::noop()));
                 assert_eq!(end, Poll::Ready(Ok(())));
