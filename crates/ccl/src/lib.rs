@@ -11,6 +11,7 @@
 //! algorithms:
 //!   twophase: {world_size: 4, scratch: 64 KiB}
 //!   centre: {memory: tcm, slots: 1, slot: 4 KiB, slot_memory: sram}
+//!   hierarchical: {dimensions: [direct, ring]}
 //! ```
 #![forbid(unsafe_code)]
 
@@ -32,6 +33,16 @@ struct Settings {
     slot_memory: Option<Said>,
     slots: Option<u32>,
     slot: Option<u64>,
+    dimensions: Option<Dimensions>,
+}
+
+/// What goes along each dimension of a grid, innermost first, and where that is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dimensions {
+    /// `ring`, `direct` or `halving-doubling`.
+    pub each: Vec<Algorithm>,
+    /// Such as `ccl.yaml:3`.
+    pub place: String,
 }
 
 /// A file of choices; an empty one says nothing.
@@ -61,7 +72,7 @@ pub struct WorldSize {
     pub from: String,
 }
 
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "algorithm",
     "world_size",
     "n_elem",
@@ -71,6 +82,7 @@ const SETTINGS: [&str; 9] = [
     "slots",
     "slot",
     "slot_memory",
+    "dimensions",
 ];
 /// An algorithm does not choose another.
 const OF_ALGORITHM: &[&str] = SETTINGS.split_at(1).1;
@@ -208,6 +220,12 @@ impl Ccl {
         self.find(call, |settings| settings.slot)
     }
 
+    /// What goes along each dimension of a grid, if it is said.
+    #[must_use]
+    pub fn dimensions(&self, call: (Collective, Algorithm)) -> Option<Dimensions> {
+        self.find(call, |settings| settings.dimensions.clone())
+    }
+
     /// How many ranks take part, if it is said: for this call, else by default.
     #[must_use]
     pub fn world_size(&self, call: (Collective, Algorithm)) -> Option<WorldSize> {
@@ -320,7 +338,23 @@ fn read(table: &Keys<'_>) -> Result<Settings, String> {
     if let Some(reader) = table.get("slot") {
         settings.slot = Some(reader.bytes().map_err(text)?);
     }
+    if let Some(reader) = table.get("dimensions") {
+        settings.dimensions = Some(dimensions(&reader)?);
+    }
     Ok(settings)
+}
+
+/// The algorithms along the dimensions.
+fn dimensions(reader: &Reader<'_>) -> Result<Dimensions, String> {
+    let mut each = Vec::new();
+    for item in reader.list().map_err(|error| error.to_string())? {
+        let name = item.text().map_err(|error| error.to_string())?;
+        let found = catalogue::BY_DIMENSION.into_iter().find(|one| one.name() == name);
+        let known = catalogue::BY_DIMENSION.map(Algorithm::name);
+        each.push(found.ok_or_else(|| unknown(&item, "algorithm of a dimension", name, &known))?);
+    }
+    let place = reader.place();
+    Ok(Dimensions { each, place })
 }
 
 fn unknown(reader: &Reader<'_>, kind: &str, name: &str, known: &[&str]) -> String {
@@ -430,12 +464,16 @@ algorithms:
                 "ccl.yaml:2: `ring` is not exact, so no table chooses it",
             ),
             (
-                "choices:\n- {collective: all_gather, algorithm: ring}",
-                "ccl.yaml:2: all_gather has no algorithm `ring`; use one of packet",
+                "choices:\n- {collective: all_gather, algorithm: centre}",
+                "ccl.yaml:2: all_gather has no algorithm `centre`; use one of packet",
             ),
             (
                 "choices:\n- {collective: all_gather}",
                 "the key `algorithm` is missing",
+            ),
+            (
+                "algorithms:\n  torus: {dimensions: [ring, rign]}",
+                "there is no algorithm of a dimension `rign`; did you mean `ring`? (valid: ring, direct, halving-doubling)",
             ),
             (
                 "algorithms: {centre: {slots: 3}}",

@@ -107,8 +107,7 @@ fn every_way_of_every_operation_is_right_and_has_a_row() {
                 "packet",
                 "onephase",
                 "twophase",
-                "ring",
-                "bidirectional-ring",
+                "staged-ring",
                 "window-pull",
                 "window-push",
             ][..],
@@ -314,7 +313,10 @@ fn what_cannot_be_measured_is_refused_with_a_cure() {
     refused(&["all_reduce", "-f", "1"], "1");
     refused(&["reduce", "-r", "2", "-g", "2"], "there are 2 ranks");
     refused(&["all_reduce", "--plot", "x.png"], ".svg or .html");
-    refused(&["all_reduce", "--algo", "rign"], "did you mean `ring`?");
+    refused(
+        &["all_reduce", "--algo", "staged-rign"],
+        "did you mean `staged-ring`?",
+    );
     refused(
         &["broadcast", "--algo", "ring"],
         "use one of packet, staged, window-pull",

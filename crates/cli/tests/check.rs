@@ -65,7 +65,7 @@ fn the_serving_example_has_no_fault_and_says_that_it_is_not_proved() {
 
 #[test]
 fn every_algorithm_of_an_example_is_proved() {
-    for algo in ["onephase", "twophase", "ring", "bidirectional-ring", "packet"] {
+    for algo in ["onephase", "twophase", "staged-ring", "ring", "packet"] {
         assert_proved(&format!("allreduce -d 0-4 --algo {algo} --count 1001 --rounds 3"));
     }
 }

@@ -58,7 +58,13 @@ fn vector_add() {
 
 #[test]
 fn every_algorithm() {
-    for algo in ["onephase", "twophase", "ring", "bidirectional-ring"] {
+    for algo in [
+        "onephase",
+        "twophase",
+        "staged-ring",
+        "ring",
+        "bidirectional-ring",
+    ] {
         for devices in ["0", "0-1", "0-2", "0-3", "0-7"] {
             let json = verified(&format!(
                 "allreduce --algo {algo} -d {devices} --count 1001 --rounds 10"

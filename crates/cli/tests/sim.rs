@@ -55,7 +55,13 @@ fn every_example_is_verified_on_every_kind_of_network() {
 
 #[test]
 fn every_algorithm_and_type_is_verified_and_every_round_takes_the_same() {
-    for algo in ["onephase", "twophase", "ring", "bidirectional-ring"] {
+    for algo in [
+        "onephase",
+        "twophase",
+        "staged-ring",
+        "ring",
+        "bidirectional-ring",
+    ] {
         let json = verified(&format!(
             "allreduce -p sim -t switch-4 --algo {algo} --count 1001 --rounds 4"
         ));

@@ -72,7 +72,7 @@ fn csv_and_plots_are_written() {
         "sim broadcast -t ring-4 -e 16K --csv={csv} --plot {svg}"
     ));
     let lines = folder.read("a.csv");
-    assert_eq!(lines.lines().count(), 1 + 3 * 13 + 3 * 3, "{lines}");
+    assert_eq!(lines.lines().count(), 1 + 3 * 14 + 3 * 6, "{lines}");
     assert_eq!(lines.matches("topology,varied").count(), 1);
     assert!(folder.read("a.html").contains("<svg") && folder.read("a.svg").starts_with("<svg"));
     assert!(refused("sim all_reduce -t ring-4 --plot a.png").contains(".html or .svg"));
@@ -84,7 +84,7 @@ fn ccl_chooses_algorithms_sizes_and_ranks() {
     let ccl = folder.write(
         "ccl.yaml",
         "defaults: {algorithm: ring, n_elem: 1024, world_size: 4}\ncollectives:\n  broadcast: {world_size: 3, n_elem: 10}\n\
-         algorithms:\n  ring: {scratch: 1 KiB}\n",
+         algorithms:\n  ring: {slot: 64 B}\n",
     );
     let rows = json(&format!("sim all_reduce -t ring-8 --ccl {ccl} --json"));
     let row = &rows["rows"][0];
@@ -95,7 +95,7 @@ fn ccl_chooses_algorithms_sizes_and_ranks() {
     let whole = json("sim all_reduce -t ring-8 -g 4 --algo ring -b 4K -e 4K --json");
     assert_ne!(
         row["time_ps"], whole["rows"][0]["time_ps"],
-        "a small scratch moves in chunks"
+        "small slots move in chunks"
     );
     let broadcast = json(&format!("sim broadcast -t ring-8 --ccl {ccl} --json"));
     assert_eq!(broadcast["rows"][0]["ranks"], 3);

@@ -9,7 +9,7 @@
 //! use ringwork_isa::Collective;
 //!
 //! let ring = catalogue::named(Collective::AllReduce, "ring").unwrap();
-//! assert!(ring.needs == Needs::Scratch && !ring.algorithm.is_exact());
+//! assert!(ring.needs == Needs::Queues && !ring.algorithm.is_exact());
 //! let error = catalogue::named(Collective::AllReduce, "rign").unwrap_err();
 //! assert!(error.contains("did you mean `ring`?"));
 //! ```
@@ -36,7 +36,7 @@ pub mod staged {
 }
 
 use crate::all_reduce;
-use crate::network::{self, Lanes};
+use crate::network;
 use crate::window::{self, Spread};
 use crate::{Team, packets};
 use ringwork_isa::{
@@ -93,6 +93,9 @@ pub struct Call<'a> {
     pub workers: u32,
     /// The sides of the grid that the members form, innermost first; if they form no grid, their number.
     pub grid: &'a [u32],
+    /// What goes along each side, for algorithms that go side by side: `ring` (also of sides that are not here), `direct`
+    /// or `halving-doubling`.
+    pub by_side: &'a [Algorithm],
 }
 
 macro_rules! entries {
@@ -106,20 +109,26 @@ macro_rules! entries {
     };
 }
 entries! {
-    AllReduce: Packet Packets, OnePhase Scratch, TwoPhase Scratch, Ring Scratch, BidirectionalRing Scratch,
-        WindowPull Window, WindowPush Window, Direct Queues, HalvingDoubling Queues, DoubleTree Queues,
-        Hierarchical Queues, Torus Queues, Centre Queues;
-    AllGather: Packet Packets, Staged Scratch, WindowPull Window;
-    ReduceScatter: Packet Packets, Staged Scratch, WindowPull Window;
-    Broadcast: Packet Packets, Staged Scratch, WindowPull Window;
-    Reduce: Staged Scratch;
-    AllToAll: Packet Packets, Staged Scratch, WindowPull Window;
-    Gather: Staged Scratch;
-    Scatter: Staged Scratch;
+    AllReduce: Packet Packets, OnePhase Scratch, TwoPhase Scratch, StagedRing Scratch,
+        WindowPull Window, WindowPush Window, Direct Queues, Ring Queues, BidirectionalRing Queues,
+        HalvingDoubling Queues, DoubleTree Queues, Hierarchical Queues, Torus Queues, Centre Queues;
+    AllGather: Packet Packets, Staged Scratch, WindowPull Window, Direct Queues, Ring Queues, BidirectionalRing Queues,
+        HalvingDoubling Queues, Hierarchical Queues, Torus Queues;
+    ReduceScatter: Packet Packets, Staged Scratch, WindowPull Window, Direct Queues, Ring Queues,
+        BidirectionalRing Queues, HalvingDoubling Queues, Hierarchical Queues, Torus Queues;
+    Broadcast: Packet Packets, Staged Scratch, WindowPull Window, Chain Queues, Tree Queues, ScatterGather Queues;
+    Reduce: Staged Scratch, Chain Queues, Tree Queues, ScatterGather Queues;
+    AllToAll: Packet Packets, Staged Scratch, WindowPull Window, Direct Queues, Pairwise Queues, Hierarchical Queues,
+        Torus Queues;
+    Gather: Staged Scratch, Direct Queues, Tree Queues;
+    Scatter: Staged Scratch, Direct Queues, Tree Queues;
     Scan: Staged Scratch;
     ExclusiveScan: Staged Scratch;
     Barrier: Packet Packets, WindowPull Window;
 }
+
+/// What may go along each dimension of a grid, for the algorithms that go dimension by dimension.
+pub const BY_DIMENSION: [Algorithm; 3] = [Algorithm::Ring, Algorithm::Direct, Algorithm::HalvingDoubling];
 
 /// The entries of a collective.
 pub fn of(collective: Collective) -> impl Iterator<Item = &'static Entry> {
@@ -204,6 +213,13 @@ impl Entry {
         if self.needs_grid() && grid.is_none() {
             return Err(format!("`{name}` needs ranks that form a grid"));
         }
+        let is_halving = name == Algorithm::HalvingDoubling && self.collective != Collective::AllReduce;
+        if is_halving && !ranks.is_power_of_two() {
+            return Err(format!(
+                "{} by `{name}` needs a power of two of ranks, and there are {ranks}",
+                self.collective
+            ));
+        }
         Ok(())
     }
 
@@ -238,7 +254,10 @@ impl Entry {
 /// As the algorithm's own function; or if the domain does not offer what the algorithm needs.
 pub async fn run<C: Core>(core: &C, entry: &Entry, resources: Resources, call: Call<'_>) -> Result<()> {
     match resources {
-        Resources::Queues(queues) => by_messages(core, entry, queues, call).await,
+        Resources::Queues(queues) if entry.needs == Needs::Queues => {
+            network::run(core, entry, queues, call).await
+        }
+        Resources::Queues(_) => Err(missing(entry, "a team")),
         Resources::Team(team) => {
             let team = team.of(call.x.dtype());
             match entry.needs {
@@ -333,19 +352,6 @@ fn of_window(team: Team, span: ringwork_isa::Span) -> Result<Shared> {
     Ok(Shared::of_span(span))
 }
 
-async fn by_messages<C: Core>(core: &C, entry: &Entry, queues: Queues, call: Call<'_>) -> Result<()> {
-    let Call { x, y, op, grid, .. } = call;
-    match entry.algorithm {
-        Algorithm::Direct => network::direct(core, queues, x, y, op).await,
-        Algorithm::HalvingDoubling => network::halving_doubling(core, queues, x, y, op).await,
-        Algorithm::DoubleTree => network::double_tree(core, queues, x, y, op).await,
-        Algorithm::Hierarchical => network::by_dimensions(core, queues, grid, Lanes::One, x, y, op).await,
-        Algorithm::Torus => network::by_dimensions(core, queues, grid, Lanes::All, x, y, op).await,
-        Algorithm::Centre => network::centre(core, queues, grid, x, y, op).await,
-        _ => Err(missing(entry, "a team")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,9 +375,10 @@ mod tests {
         let refused = |name: &str| named(Collective::AllGather, name).unwrap_err();
         assert_eq!(
             refused("stagd"),
-            "all_gather has no algorithm `stagd`; did you mean `staged`? use one of packet, staged, window-pull"
+            "all_gather has no algorithm `stagd`; did you mean `staged`? use one of packet, staged, window-pull, direct, ring, \
+             bidirectional-ring, halving-doubling, hierarchical, torus"
         );
-        assert!(refused("ring").contains("use one of packet"));
+        assert!(refused("centre").contains("use one of packet"));
         assert!(!refused("hypercube-of-trees").contains("did you mean"));
         assert!(!refused("").contains("did you mean"));
         assert!(refused(&"r".repeat(100_000)).contains("use one of"));

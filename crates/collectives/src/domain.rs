@@ -14,8 +14,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use crate::Team;
 use crate::catalogue::{self, Call, Entry, Needs, Resources};
-use crate::{Team, network};
+use crate::network::{self, Outline};
 use ringwork_isa::{
     Algorithm, Barrier, Collective, Core, Dtype, Error, In, MAX_GRID_SIDES, MAX_RANKS, Out, Queues, Rank,
     ReduceOp, Region, Result, SIGNAL_STRIDE_BYTES, Shared, Signals, Span, TeamMemory, TeamParts,
@@ -41,6 +42,10 @@ pub struct Demand {
     pub slot_bytes: Option<u64>,
     /// The most bytes for queues, if the slot size is not given.
     pub room_bytes: u64,
+    /// The bytes that a link carries in the time of its latency: what pieces are cut by, if the slot size is not given.
+    pub latency_bytes: u64,
+    /// What goes along each side of the grid, for algorithms that go side by side.
+    pub by_side: Vec<Algorithm>,
 }
 
 /// Where the memory of a team lies in every window.
@@ -55,6 +60,10 @@ pub struct Places {
 const LEAST_PACKET_BYTES: usize = 1 << 10;
 const MOST_PACKET_BYTES: usize = 4 << 10;
 const PACKETS_BYTES: usize = 32 << 10;
+/// A slot of fewer bytes would carry more signals than data.
+const LEAST_SLOT_BYTES: usize = 256;
+/// What fits the caches of a host: the pieces that are cut where no links are known.
+const USUAL_LATENCY_BYTES: u64 = 256 << 10;
 
 /// Payload bytes of each packet in a team of `ranks`.
 #[must_use]
@@ -76,6 +85,8 @@ impl Demand {
             slots: None,
             slot_bytes: None,
             room_bytes: u64::MAX,
+            latency_bytes: USUAL_LATENCY_BYTES,
+            by_side: Vec::new(),
         }
     }
 
@@ -85,7 +96,7 @@ impl Demand {
     /// If it is too much for a window.
     pub fn declare(&self, entry: &Entry, window: &mut WindowBuilder) -> Declared {
         match entry.needs {
-            Needs::Queues => self.declare_queues(entry.algorithm, window),
+            Needs::Queues => self.declare_queues(entry, window),
             Needs::Packets => self.declare_team(self.least_scratch(), true, window),
             Needs::Scratch => self.declare_team(self.scratch(), false, window),
             Needs::Window => self.declare_team(self.least_scratch(), false, window),
@@ -129,14 +140,26 @@ impl Demand {
         })
     }
 
-    fn declare_queues(&self, algorithm: Algorithm, window: &mut WindowBuilder) -> Declared {
-        let ports = network::ports(algorithm, &self.grid);
-        let depth = self.slots.unwrap_or(network::usual_slots(algorithm));
+    fn declare_queues(&self, entry: &Entry, window: &mut WindowBuilder) -> Declared {
+        let Entry {
+            collective,
+            algorithm,
+            ..
+        } = *entry;
+        let outline = Outline::new(collective, algorithm, self.ranks, &self.grid, &self.by_side);
+        let ports = outline.ports;
+        let depth = self
+            .slots
+            .unwrap_or_else(|| network::usual_slots(algorithm, &outline));
         let count = u64::from(ports).saturating_mul(depth.into());
         let size = self.dtype.bytes();
         let slot_bytes = self.slot_bytes.unwrap_or_else(|| {
-            let longest = network::longest_message(algorithm, &self.grid, self.elements, size);
-            (self.room_bytes / count.max(1)).min(longest.saturating_mul(size) as u64)
+            let longest = match algorithm {
+                Algorithm::Centre => self.elements,
+                _ => network::usual_message(&outline, self.elements, size, self.latency_bytes),
+            };
+            let wanted = longest.saturating_mul(size).max(LEAST_SLOT_BYTES);
+            (self.room_bytes / count.max(1)).min(wanted as u64)
         });
         let slot_len = (usize::try_from(slot_bytes).unwrap_or(usize::MAX) / size).max(1);
         let elements = usize::try_from(count)
@@ -243,6 +266,7 @@ pub async fn run_in<C: Core>(
         root,
         workers: ranks,
         grid: &grid[..sides],
+        by_side: &[],
     };
     catalogue::run(core, entry, resources(memory)?, call).await
 }

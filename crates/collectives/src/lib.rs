@@ -52,7 +52,6 @@ mod caches;
 pub mod catalogue;
 mod chunk;
 pub mod domain;
-mod lane;
 pub mod network;
 pub mod packets;
 mod send_recv;

@@ -95,8 +95,7 @@ macro_rules! operations {
 operations! {
     all_reduce_one_phase_is_the_fold_in_rank_order: Op::AllReduce(Algorithm::OnePhase);
     all_reduce_two_phase_is_the_fold_in_rank_order: Op::AllReduce(Algorithm::TwoPhase);
-    all_reduce_ring_is_the_reduction: Op::AllReduce(Algorithm::Ring);
-    all_reduce_bidirectional_ring_is_the_reduction: Op::AllReduce(Algorithm::BidirectionalRing);
+    all_reduce_staged_ring_is_the_reduction: Op::AllReduce(Algorithm::StagedRing);
     all_gather_gives_everybody_every_part: Op::AllGather;
     reduce_scatter_gives_each_its_part_of_the_fold: Op::ReduceScatter;
     broadcast_gives_everybody_the_roots_data: Op::Broadcast;

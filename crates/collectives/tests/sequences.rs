@@ -99,7 +99,7 @@ fn a_bidirectional_ring_of_two_ranks_survives_every_kind_of_schedule() {
     for seed in 0..400 {
         let calls: Vec<Call> = [7, 1, 64, 2]
             .map(|count| Call {
-                op: Op::AllReduce(Algorithm::BidirectionalRing),
+                op: Op::AllReduce(Algorithm::StagedRing),
                 dtype: Dtype::I64,
                 reduce: ReduceOp::Sum,
                 count,

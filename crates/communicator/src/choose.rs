@@ -371,8 +371,14 @@ mod tests {
                 }
             }
         }
-        let asked = chooser(&[("RINGWORK_ALGO", "all_reduce=ring, broadcast=staged")], 4);
-        assert_eq!(asked.choose(Collective::AllReduce, 8, true), Algorithm::Ring);
+        let asked = chooser(
+            &[("RINGWORK_ALGO", "all_reduce=staged-ring, broadcast=staged")],
+            4,
+        );
+        assert_eq!(
+            asked.choose(Collective::AllReduce, 8, true),
+            Algorithm::StagedRing
+        );
         assert_eq!(
             asked.choose(Collective::Broadcast, 1 << 30, true),
             Algorithm::Staged
@@ -407,9 +413,9 @@ mod tests {
         assert_eq!(large(&chooser, true), Algorithm::Staged);
         let refused =
             |chooser: &mut Chooser, operation, way| chooser.ask(operation, way).unwrap_err().to_string();
-        let ring = refused(&mut chooser, Collective::Broadcast, Some(Algorithm::Ring));
+        let ring = refused(&mut chooser, Collective::Broadcast, Some(Algorithm::StagedRing));
         assert!(
-            ring.contains("broadcast has no algorithm `ring`; use one of packet, staged"),
+            ring.contains("broadcast has no algorithm `staged-ring`"),
             "{ring}"
         );
         assert!(refused(&mut chooser, Collective::Barrier, None).contains("no choice for `barrier`"));

@@ -445,6 +445,7 @@ impl Station {
                 root,
                 workers,
                 grid,
+                by_side: &[],
             };
             core.run(catalogue::run(core, entry, team, call))
         };

@@ -24,10 +24,12 @@ pub enum Algorithm {
     OnePhase,
     /// All-reduce in two phases: reduce-scatter, then all-gather, through the scratch.
     TwoPhase,
-    /// Around a ring, through the scratch.
+    /// By messages: around a ring.
     Ring,
-    /// Around a ring both ways, through the scratch.
+    /// By messages: around a ring, half of the data each way.
     BidirectionalRing,
+    /// Around a ring, through the scratch.
+    StagedRing,
     /// Through the scratch, for collectives with one such algorithm.
     Staged,
     /// In the window, everybody pulls. Only for data that is there.
@@ -36,12 +38,20 @@ pub enum Algorithm {
     WindowPush,
     /// [`WindowPull`](Algorithm::WindowPull) from an input that is not part of the output.
     WindowInput,
-    /// By messages: each part to the member that adds it.
+    /// By messages: straight between every two members that have something for each other.
     Direct,
     /// By messages: partners at distances 1, 2, 4, ...
     HalvingDoubling,
     /// By messages: up two trees and down again.
     DoubleTree,
+    /// By messages: from each member to the next.
+    Chain,
+    /// By messages: a binomial tree.
+    Tree,
+    /// By messages: each part to a member of its own, and from there to all; or the other way round.
+    ScatterGather,
+    /// By messages: one partner after the other.
+    Pairwise,
     /// By messages: inside a group, then between groups; a ring in each dimension.
     Hierarchical,
     /// By messages: the same with all ports busy.
@@ -52,12 +62,13 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, in the order they are listed to users.
-    pub const ALL: [Algorithm; 15] = [
+    pub const ALL: [Algorithm; 20] = [
         Algorithm::Packet,
         Algorithm::OnePhase,
         Algorithm::TwoPhase,
         Algorithm::Ring,
         Algorithm::BidirectionalRing,
+        Algorithm::StagedRing,
         Algorithm::Staged,
         Algorithm::WindowPull,
         Algorithm::WindowPush,
@@ -65,6 +76,10 @@ impl Algorithm {
         Algorithm::Direct,
         Algorithm::HalvingDoubling,
         Algorithm::DoubleTree,
+        Algorithm::Chain,
+        Algorithm::Tree,
+        Algorithm::ScatterGather,
+        Algorithm::Pairwise,
         Algorithm::Hierarchical,
         Algorithm::Torus,
         Algorithm::Centre,
@@ -79,6 +94,7 @@ impl Algorithm {
             Algorithm::TwoPhase => "twophase",
             Algorithm::Ring => "ring",
             Algorithm::BidirectionalRing => "bidirectional-ring",
+            Algorithm::StagedRing => "staged-ring",
             Algorithm::Staged => "staged",
             Algorithm::WindowPull => "window-pull",
             Algorithm::WindowPush => "window-push",
@@ -86,6 +102,10 @@ impl Algorithm {
             Algorithm::Direct => "direct",
             Algorithm::HalvingDoubling => "halving-doubling",
             Algorithm::DoubleTree => "double-tree",
+            Algorithm::Chain => "chain",
+            Algorithm::Tree => "tree",
+            Algorithm::ScatterGather => "scatter-gather",
+            Algorithm::Pairwise => "pairwise",
             Algorithm::Hierarchical => "hierarchical",
             Algorithm::Torus => "torus",
             Algorithm::Centre => "centre",
@@ -100,8 +120,11 @@ impl Algorithm {
             self,
             Algorithm::Ring
                 | Algorithm::BidirectionalRing
+                | Algorithm::StagedRing
                 | Algorithm::HalvingDoubling
                 | Algorithm::DoubleTree
+                | Algorithm::Chain
+                | Algorithm::Tree
                 | Algorithm::Hierarchical
                 | Algorithm::Torus
                 | Algorithm::Centre

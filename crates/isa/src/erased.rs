@@ -22,7 +22,7 @@
 //! Where two erased regions meet in one instruction, their types are compared when it is issued.
 
 use crate::stepped::Payload;
-use crate::{Dtype, Element, Error, ReduceOp, Result, Tile, with_dtype};
+use crate::{Contributions, Counted, Dtype, Element, Error, ReduceOp, Result, Tile, with_dtype};
 use std::fmt;
 use std::ops::Range;
 
@@ -195,6 +195,22 @@ impl AnyTile {
             payload: self.payload.part(self.byte_range(&range)),
             ..*self
         })
+    }
+
+    /// A tile of this type and `len` elements that are nobody's data yet: zeros, if this one has values.
+    #[must_use]
+    pub fn blank(&self, len: usize) -> AnyTile {
+        let bytes = len * self.dtype.bytes();
+        let payload = match &self.payload {
+            Payload::Bytes(_) => Payload::Bytes(vec![0; bytes]),
+            Payload::Hollow => Payload::Hollow,
+            Payload::Origin(_) => Payload::Origin(Contributions::of(Counted::NOTHING, 0, bytes as u64)),
+        };
+        AnyTile {
+            len,
+            payload,
+            ..*self
+        }
     }
 
     /// Replaces the elements from `start` on by those of another tile of the same type.

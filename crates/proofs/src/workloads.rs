@@ -334,6 +334,7 @@ impl Workload {
             root,
             workers: seat.layout.ranks,
             grid,
+            by_side: &[],
         };
         let shared: Shared = Region::of_span(seat.layout.span(seat.me, plan.window));
         if entry.collective == Collective::Barrier {

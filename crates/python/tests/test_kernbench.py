@@ -309,7 +309,7 @@ def test_a_tensor_is_whole_again_when_it_is_read_however_it_was_dealt(tmp_path):
 
 
 CCL = """
-defaults: {algorithm: ring, world_size: 5, n_elem: 64}
+defaults: {algorithm: staged-ring, world_size: 5, n_elem: 64}
 collectives: {broadcast: {world_size: 4}}
 algorithms: {twophase: {world_size: 3, n_elem: 8}}
 """
@@ -320,7 +320,7 @@ def test_settings_of_an_algorithm_go_over_the_defaults_and_a_world_size_is_expli
     file.write_text(CCL)
     config = kernbench.load_ccl_config(file)
     ring = kernbench.resolve_algorithm_config(config)
-    assert (ring["algorithm"], ring["n_elem"], kernbench.resolve_world_size(ring, 6)) == ("ring", 64, 5)
+    assert (ring["algorithm"], ring["n_elem"], kernbench.resolve_world_size(ring, 6)) == ("staged-ring", 64, 5)
     twophase = kernbench.resolve_algorithm_config(config, "twophase")
     assert (twophase["n_elem"], kernbench.resolve_world_size(twophase, 6)) == (8, 3)
     nothing = kernbench.resolve_algorithm_config({})
@@ -359,9 +359,9 @@ def test_the_bench_is_right_for_every_algorithm_and_number_of_ranks(tmp_path, ca
 def test_a_bench_that_is_wrong_prints_the_first_five_ranks(tmp_path, capsys):
     wrong = tmp_path / "wrong.py"
     wrong.write_text(BENCH.read_text().replace("torch.distributed.all_reduce(x)", "pass"))
-    assert bench(tmp_path, "ring", 6, wrong) == 1
+    assert bench(tmp_path, "staged-ring", 6, wrong) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 5 and lines[0] == "ring (ws=6): rank 0: mean 1.0, expected 21.0"
+    assert len(lines) == 5 and lines[0] == "staged-ring (ws=6): rank 0: mean 1.0, expected 21.0"
 
 
 def test_a_file_without_a_run_is_refused(tmp_path, capsys):

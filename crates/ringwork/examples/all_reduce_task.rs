@@ -17,7 +17,7 @@ fn main() -> ringwork::Result<()> {
         x.insert(chip, node.tensor(chip, &[f32::from(rank); COUNT])?);
         y.insert(chip, node.zeros::<f32>(chip, COUNT)?);
     }
-    for algorithm in [Algorithm::OnePhase, Algorithm::TwoPhase, Algorithm::Ring] {
+    for algorithm in [Algorithm::OnePhase, Algorithm::TwoPhase, Algorithm::StagedRing] {
         node.run(|orch| {
             orch.group(chips.clone(), |chip| {
                 let (x, y) = (&x[&chip], &y[&chip]);

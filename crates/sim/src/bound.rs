@@ -96,6 +96,35 @@ pub fn lower_bound(op: Collective, topology: &Topology, ranks: u32, bytes: u64) 
 }
 
 /// Rounds until `n` know what one knew, if each tells `ports` others per round.
+impl Topology {
+    /// The bytes that a link carries in the time of its latency, of the link of which this is the most: what is cut into
+    /// pieces of about this size keeps links busy.
+    ///
+    /// ```
+    /// # use ringwork_sim::Topology;
+    /// // 500 ns of 50 GB/s.
+    /// assert_eq!(Topology::preset("switch-8").unwrap().latency_bytes(), 25_000);
+    /// ```
+    #[must_use]
+    pub fn latency_bytes(&self) -> u64 {
+        const SAMPLE: u64 = 1 << 30;
+        let of_link = |link| {
+            let (_, to) = self.fabric.ends(link)?;
+            let class = self.fabric.class(link)?;
+            // Through a switch, half of the latency is on each side.
+            let latency_ps = if to < self.fabric.places() {
+                class.latency_ps
+            } else {
+                class.latency_ps.saturating_mul(2)
+            };
+            let sample_ps = class.bandwidth.time_ps(SAMPLE);
+            let bytes = u128::from(latency_ps) * u128::from(SAMPLE) / u128::from(sample_ps.max(1));
+            (sample_ps > 0).then(|| u64::try_from(bytes).unwrap_or(u64::MAX))
+        };
+        self.fabric.links().filter_map(of_link).max().unwrap_or(0)
+    }
+}
+
 fn rounds(n: u64, ports: u64) -> u64 {
     let (mut know, mut rounds) = (1u64, 0);
     while know < n {

@@ -72,7 +72,7 @@ pub(crate) struct BenchArguments {
     /// Data in each process's own memory in every mode
     #[arg(long)]
     pub(crate) own: bool,
-    /// How to do it: of all_reduce packet, onephase, twophase, ring, bidirectional-ring, window-pull, window-push; of
+    /// How to do it: of all_reduce packet, onephase, twophase, staged-ring, window-pull, window-push; of
     /// all_gather, reduce_scatter, broadcast, all_to_all packet, staged, window-pull; or all, to compare
     /// [default: what the library chooses]
     #[arg(long, value_name = "NAME")]

@@ -1,13 +1,15 @@
 //! Which algorithms of the catalogue are predicted, and which do not fit a machine.
 
 use ringwork::ccl::Ccl;
-use ringwork::collectives::catalogue::{self, Entry};
+use ringwork::collectives::catalogue::{self, Entry, Needs};
+use ringwork::collectives::network::ports;
 use ringwork::isa::{Algorithm, Collective};
 use ringwork::sim::Topology;
 use std::str::FromStr;
 
-/// More ranks have more queues than anybody would build: a comparison leaves it out.
-const MOST_DIRECT: u32 = 256;
+/// A comparison leaves out what has a queue or polls for every pair of more ranks than these: nobody would build it, and it
+/// takes minutes to simulate.
+const MOST_PEERS: u32 = 256;
 
 /// The sides of the grid that the ranks of a machine form; their number if they form none.
 pub(crate) fn grid(topology: &Topology, ranks: u32) -> Vec<u32> {
@@ -132,10 +134,19 @@ impl Algorithms {
                 ))
             });
         }
-        if name == Algorithm::Direct && ranks > MOST_DIRECT {
-            return Ok(Some(format!(
-                "it has a queue for every pair, and {ranks} ranks are more than {MOST_DIRECT}; ask for it by name"
-            )));
+        if ranks > MOST_PEERS && misfit.is_none() {
+            let (why, peers) = match entry.needs {
+                Needs::Queues => (
+                    "it has a queue for every pair",
+                    ports(entry, &grid(topology, ranks), &[]),
+                ),
+                Needs::Scratch | Needs::Packets | Needs::Window => ("its ranks poll each other", ranks),
+            };
+            if peers > MOST_PEERS {
+                return Ok(Some(format!(
+                    "{why}, and {ranks} ranks are more than {MOST_PEERS}; ask for it by name"
+                )));
+            }
         }
         Ok(misfit)
     }

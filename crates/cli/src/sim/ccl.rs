@@ -1,8 +1,8 @@
 //! What a `ccl.yaml` says, on a machine: memories by number, and ranks placed on chips or cores.
 
 use super::call::QueueSettings;
-use ringwork::ccl::{Ccl, Said, WorldSize};
-use ringwork::isa::{Algorithm, Collective};
+use ringwork::ccl::{Ccl, Dimensions, Said, WorldSize};
+use ringwork::isa::{Algorithm, Collective, MAX_GRID_SIDES};
 use ringwork::sim::{Topology, Unit};
 use std::path::Path;
 
@@ -35,10 +35,40 @@ pub(super) fn queues(
     topology: &Topology,
 ) -> Result<QueueSettings, String> {
     let memory = ccl.slot_memory(call);
+    let mut dimensions = [None; MAX_GRID_SIDES];
+    if let Some(Dimensions { each, place }) = ccl.dimensions(call) {
+        check_dimensions(&each, topology).map_err(|why| format!("{place}: {why}"))?;
+        for (known, said) in dimensions.iter_mut().zip(each) {
+            *known = Some(said);
+        }
+    }
     Ok(QueueSettings {
         slots: ccl.slots(call),
         slot: ccl.slot(call),
         memory: memory.map(|said| memory_named(&said, topology)).transpose()?,
+        dimensions,
+    })
+}
+
+/// Whether the grid of a machine has so many dimensions, of sizes that these algorithms take.
+fn check_dimensions(each: &[Algorithm], topology: &Topology) -> Result<(), String> {
+    let grid = topology.grid(topology.ranks()).unwrap_or_default();
+    if each.len() > grid.len().min(MAX_GRID_SIDES) {
+        return Err(format!(
+            "{} dimensions, and `{}` has {} (innermost first: {grid:?})",
+            each.len(),
+            topology.name,
+            grid.len()
+        ));
+    }
+    let odd = each
+        .iter()
+        .zip(&grid)
+        .find(|(one, size)| **one == Algorithm::HalvingDoubling && !size.is_power_of_two());
+    odd.map_or(Ok(()), |(one, size)| {
+        Err(format!(
+            "`{one}` needs a power of two of ranks, and this dimension has {size}"
+        ))
     })
 }
 
@@ -131,6 +161,7 @@ algorithms:
             slots: Some(1),
             slot: Some(4096),
             memory: Some(1),
+            ..QueueSettings::default()
         };
         assert_eq!(queues(&ccl, centre, &sip), Ok(expected));
         let torus = (Collective::AllReduce, Algorithm::Torus);

@@ -1,6 +1,6 @@
 //! All-reduce: every rank gets the reduction of the data of all ranks.
 //!
-//! Five algorithms, one file each; [`all_reduce()`] takes the choice as a value. Bytes moved per rank for `S` bytes
+//! Four algorithms, one file each; [`all_reduce()`] takes the choice as a value. Bytes moved per rank for `S` bytes
 //! on `n` ranks:
 //!
 //! | | staged | read from slots | steps | exact |
@@ -9,15 +9,12 @@
 //! | [`one_phase()`] | `S` | `n S` | 1 | yes |
 //! | [`two_phase()`] | `S` | `2 S` | 2 | yes |
 //! | [`ring()`] | `S` | `2 S (n-1)/n` from one neighbour | `2 (n-1)` | no |
-//! | [`bidirectional_ring()`] | `S` | half of that from each neighbour | `2 (n-1)` | no |
 
-mod bidirectional_ring;
 mod one_phase;
 mod packet;
 mod ring;
 mod two_phase;
 
-pub use bidirectional_ring::bidirectional_ring;
 pub use one_phase::one_phase;
 pub use packet::packet;
 pub use packet::packet_chunk;
@@ -28,19 +25,18 @@ use crate::Team;
 use ringwork_isa::{Algorithm, Core, Error, In, Out, ReduceOp, Result};
 
 /// The algorithms that [`all_reduce()`] takes: those that need a [`Team`] only.
-pub const BY_TEAM: [Algorithm; 5] = [
+pub const BY_TEAM: [Algorithm; 4] = [
     Algorithm::Packet,
     Algorithm::OnePhase,
     Algorithm::TwoPhase,
-    Algorithm::Ring,
-    Algorithm::BidirectionalRing,
+    Algorithm::StagedRing,
 ];
 
 /// `y[i]` becomes `x[i]` reduced over all ranks, on every rank, by the given algorithm. In place if `y` is `x`. The
 /// same bits on every rank; the same bits for every exact algorithm (COL-1).
 ///
 /// # Errors
-/// If it is not one of the five above, `x` and `y` are not equally long, the scratch cannot hold one element per half, or as
+/// If it is not one of the four above, `x` and `y` are not equally long, the scratch cannot hold one element per half, or as
 /// [`Core::wait`].
 pub async fn all_reduce<C: Core>(
     core: &C,
@@ -54,10 +50,9 @@ pub async fn all_reduce<C: Core>(
         Algorithm::Packet => packet(core, team, x, y, op).await,
         Algorithm::OnePhase => one_phase(core, team, x, y, op).await,
         Algorithm::TwoPhase => two_phase(core, team, x, y, op).await,
-        Algorithm::Ring => ring(core, team, x, y, op).await,
-        Algorithm::BidirectionalRing => bidirectional_ring(core, team, x, y, op).await,
+        Algorithm::StagedRing => ring(core, team, x, y, op).await,
         other => Err(Error::failed(format!(
-            "`{other}` is not an all-reduce through a team; use packet, onephase, twophase, ring or bidirectional-ring"
+            "`{other}` is not an all-reduce through a team; use packet, onephase, twophase or staged-ring"
         ))),
     }
 }

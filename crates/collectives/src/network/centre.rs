@@ -10,7 +10,8 @@
 //! at most one message in and out of each port in each direction. All members get the same bits; not exact, since
 //! partial results are rounded at every step.
 
-use super::{check, combine, refuse_average};
+use super::{combine, has_ports, refuse_average};
+use crate::arguments::same_length;
 use crate::chunk::chunks;
 use ringwork_isa::{AnyTile, Core, Error, In, Out, Port, Queues, Rank, ReduceOp, Result};
 
@@ -32,7 +33,8 @@ pub async fn centre<C: Core>(
     op: ReduceOp,
 ) -> Result<()> {
     let ports = u32::try_from(sizes.len()).unwrap_or(u32::MAX).saturating_mul(2);
-    check(&queues, x, y, ports, 1)?;
+    same_length("`y`", y.len(), x.len())?;
+    has_ports(&queues, ports, x.len())?;
     refuse_average(op)?;
     let lines = lines(queues, sizes)?;
     for chunk in chunks(x.len(), queues.slot_len()) {

@@ -5,84 +5,20 @@
 //! send and receive about as much as in a ring, with the depth of a tree. (Sanders, Speck, Träff: Two-tree algorithms
 //! for full bandwidth broadcast, reduction and scan, 2009.)
 //!
-//! Pieces go up one after the other; a member receives the result of a piece from above while later ones are still on
-//! their way up. How much this overlaps depends on the slots of a queue: with one slot it does not overlap.
-//!
-//! # Invariants
-//! - **TREE-1 (turns).** In turn `t` a member sends piece `t` up the tree in which it is an inner node, and piece
-//!   `t + ahead` up the one in which it is a leaf. Then it takes piece `t - behind` from above and passes it down.
-//!   `ahead`, and the distance between a member and the one above it, are less than the slots of a queue: so a slot
-//!   that is needed in turn `t` was freed in an earlier turn. (Leaves are ahead so that one tree does not wait for
-//!   the other; each level is behind the one above so that a turn does not wait for the whole tree.)
-//! - **TREE-2 (leaves first).** On the way up a member first does the steps that wait for no other member; on the way
-//!   down, first the steps that others wait for. So within a turn waits go along one tree only, and end.
-//!
-//! Not exact: sums are rounded at every step.
+//! A piece goes up one level in each exchange and then down one level in each, while others follow it.
 
-use super::{check, combine, refuse_average};
-use crate::chunk::chunks;
-use ringwork_isa::{AnyTile, Core, In, Out, Port, Queues, Rank, ReduceOp, Result};
+use super::moves::Moves;
+use ringwork_isa::{Port, Queues, Rank, Result};
 
 /// Ports of a tree: up, and to two children.
-const TREE_PORTS: u32 = 3;
-
-/// `y[i]` becomes `x[i]` reduced over all members, on every one of them, up two trees and down again.
-///
-/// Six ports, three for each tree: to the member above, and to the two below. Pieces are as large as a slot.
-///
-/// # Errors
-/// If `x` and `y` are not equally long, there are too few ports, `op` is an average, or as [`Core::wait`].
-pub async fn double_tree<C: Core>(core: &C, queues: Queues, x: In, y: Out, op: ReduceOp) -> Result<()> {
-    check(&queues, x, y, 2 * TREE_PORTS, 1)?;
-    refuse_average(op)?;
-    let trees = [Branch::new(queues, 0)?, Branch::new(queues, 1)?];
-    // The tree that I am a leaf of, then the other (TREE-2).
-    let order = if trees[0].is_leaf() { [0, 1] } else { [1, 0] };
-    let middle = x.len().div_ceil(2);
-    let halves = [(0, middle), (middle, x.len())];
-    let pieces = halves.map(|(start, end)| {
-        let shifted = |piece: std::ops::Range<usize>| piece.start + start..piece.end + start;
-        chunks(end - start, queues.slot_len())
-            .map(shifted)
-            .collect::<Vec<_>>()
-    });
-    let count = pieces[0].len();
-    let ahead = queues.depth() as usize - 1;
-    let longest = trees[0].behind.max(trees[1].behind);
-    for turn in 0..count + longest {
-        for which in order {
-            let tree = &trees[which];
-            let first = match turn {
-                0 => 0,
-                _ if tree.is_leaf() => turn + ahead,
-                _ => turn,
-            };
-            let last = if tree.is_leaf() { turn + ahead } else { turn };
-            for piece in pieces[which].iter().take(last + 1).skip(first) {
-                let mine = core.load(x.slice(piece.clone())?).await?;
-                if let Some(result) = tree.up(core, mine, op).await? {
-                    tree.down(core, &result).await?;
-                    core.store(y.slice(piece.clone())?, &result).await?;
-                }
-            }
-        }
-        for which in order.into_iter().rev() {
-            let tree = &trees[which];
-            let late = turn.checked_sub(tree.behind);
-            if let (Some(piece), Some(above)) = (late.and_then(|late| pieces[which].get(late)), tree.above) {
-                let result = core.recv(above, piece.len()).await?;
-                tree.down(core, &result).await?;
-                core.store(y.slice(piece.clone())?, &result).await?;
-            }
-        }
-    }
-    Ok(())
-}
+pub(super) const TREE_PORTS: u32 = 3;
 
 /// My place in one of the trees.
-struct Branch {
-    /// After how many turns of its own upward path a piece is received from above.
-    behind: usize,
+#[derive(Clone, Debug)]
+pub(super) struct Branch {
+    /// Levels between me and the root, and those of the whole tree.
+    depth: usize,
+    height: usize,
     above: Option<Port>,
     below: [Option<Port>; 2],
 }
@@ -90,7 +26,7 @@ struct Branch {
 impl Branch {
     /// Tree 1 counts members from the other end, or from one further if their number is odd, so that an inner member
     /// of one tree is a leaf of the other.
-    fn new(queues: Queues, tree: u32) -> Result<Branch> {
+    pub(super) fn new(queues: Queues, tree: u32) -> Result<Branch> {
         let (me, ranks) = (queues.rank().0, queues.ranks());
         let even = ranks.is_multiple_of(2);
         let place = match (tree, even) {
@@ -119,41 +55,60 @@ impl Branch {
                 *slot = Some(queues.port(first + 1 + index, member(child), first)?);
             }
         }
-        let mut distance = 0;
-        let mut at = place;
-        while let (Some(parent), _) = family(at, ranks) {
-            (at, distance) = (parent, distance + 1);
-        }
         Ok(Branch {
-            behind: distance * (queues.depth() as usize - 1),
+            depth: depth(place, ranks),
+            height: height(ranks),
             above,
             below,
         })
     }
 
-    fn is_leaf(&self) -> bool {
-        self.below.iter().all(Option::is_none)
-    }
-
-    /// Adds the pieces from below to mine and sends the sum up; at the top, the sum is the result.
-    async fn up<C: Core>(&self, core: &C, mine: AnyTile, op: ReduceOp) -> Result<Option<AnyTile>> {
-        let mut tile = mine;
-        for port in self.below.into_iter().flatten() {
-            let theirs = core.recv(port, tile.len()).await?;
-            tile = combine(core, &tile, &theirs, op).await?;
+    pub(super) fn moves(&self, exchange: usize, moves: &mut Moves) -> Result<()> {
+        let below = self.below.into_iter().flatten();
+        if exchange < self.height {
+            // From the level `depth` to the one above it.
+            let depth = self.height - exchange;
+            if self.depth == depth
+                && let Some(above) = self.above
+            {
+                moves.send(Ok(above), 0..1)?;
+            }
+            if self.depth + 1 == depth {
+                moves.adds = Some(0);
+                for port in below {
+                    moves.receive(Ok(port), 0..1)?;
+                }
+            }
+            return Ok(());
         }
-        match self.above {
-            Some(above) => core.send(above, &tile).await.map(|()| None),
-            None => Ok(Some(tile)),
-        }
-    }
-
-    async fn down<C: Core>(&self, core: &C, result: &AnyTile) -> Result<()> {
-        for port in self.below.into_iter().flatten() {
-            core.send(port, result).await?;
+        let depth = exchange - self.height;
+        if self.depth == depth {
+            for port in below {
+                moves.send(Ok(port), 0..1)?;
+            }
+        } else if self.depth == depth + 1
+            && let Some(above) = self.above
+        {
+            moves.receive(Ok(above), 0..1)?;
         }
         Ok(())
     }
+}
+
+/// Levels between a place and the root.
+fn depth(place: u32, count: u32) -> usize {
+    let mut at = place;
+    let mut depth = 0;
+    while let (Some(parent), _) = family(at, count) {
+        (at, depth) = (parent, depth + 1);
+    }
+    depth
+}
+
+/// Levels of a tree below its root.
+pub(super) fn height(count: u32) -> usize {
+    // Place 1 is a leaf at the deepest level.
+    if count > 1 { depth(1, count) } else { 0 }
 }
 
 /// The parent and the children of a place in a binary tree over `0..count`: odd places are leaves, 0 is the root.

@@ -2,7 +2,7 @@
 
 use super::domain::{Spec, run};
 use ringwork_collectives::network::centre;
-use ringwork_isa::{Queues, ReduceOp};
+use ringwork_isa::{Collective, Queues, ReduceOp};
 use ringwork_sim::Topology;
 
 /// Columns and rows of cubes, columns and rows of SIPs.
@@ -19,6 +19,8 @@ fn nanoseconds(bytes: usize, slots: usize, timing_only: bool) -> f64 {
     let members: Vec<u32> = (0..96).map(|cube| cube * PES).collect();
     let count = bytes / 4;
     let spec = Spec {
+        collective: Collective::AllReduce,
+        root: 0,
         count,
         slots: count * PORTS as usize,
         cells: Queues::cells(PORTS, 1),

@@ -1,6 +1,6 @@
 //! A domain on a simulated machine: inputs, outputs, scratch, signals, queues.
 
-use ringwork_isa::{Element, Rank, Result, Segment, Shared, Signals};
+use ringwork_isa::{Collective, Counts, Element, Rank, Result, Segment, Shared, Signals};
 use ringwork_layout::{BufferPlace, CellRow, Layout, WindowBuilder};
 use ringwork_sim::{Machine, Options, SegmentSpec, SimCore, Topology};
 use std::future::Future;
@@ -11,7 +11,9 @@ const SLOTS: Segment = Segment(2);
 /// What the domain is made of.
 #[derive(Clone, Copy)]
 pub(crate) struct Spec {
-    /// Elements of the input and of the output.
+    /// What is done, from or to which root, and on how many elements as nccl-tests count them.
+    pub(crate) collective: Collective,
+    pub(crate) root: u32,
     pub(crate) count: usize,
     /// Elements of the slots of all queues together.
     pub(crate) slots: usize,
@@ -39,9 +41,10 @@ struct Places {
 impl Places {
     fn new<T: Element>(spec: Spec, ranks: u32) -> Places {
         let (mut data, mut queues) = (WindowBuilder::default(), WindowBuilder::default());
+        let Counts { send, recv } = spec.collective.counts(spec.count, ranks as usize);
         let (x, y) = (
-            data.buffer(T::DTYPE, spec.count).unwrap(),
-            data.buffer(T::DTYPE, spec.count).unwrap(),
+            data.buffer(T::DTYPE, send).unwrap(),
+            data.buffer(T::DTYPE, recv).unwrap(),
         );
         let (cells, slots) = (
             queues.row(spec.cells).unwrap(),
@@ -69,7 +72,7 @@ pub(crate) fn input<T: Element>(member: usize, index: usize) -> T {
     T::from_i64((member as i64 * 31 + index as i64 * 7) % 23 - 11)
 }
 
-/// Runs a kernel on the given ranks of a machine; checks that every output is the sum if data is kept. The
+/// Runs a kernel on the given ranks of a machine; checks that every output is as promised if data is kept. The
 /// picoseconds from the first instruction to the end of the last task.
 pub(crate) fn run<T: Element, F, Fut>(
     topology: &Topology,
@@ -106,7 +109,7 @@ where
         data.data_at(me, place.offset, place.bytes() as u64).unwrap()
     };
     for member in 0..members.len() {
-        let values: Vec<T> = (0..spec.count).map(|i| input(member, i)).collect();
+        let values: Vec<T> = (0..x.count).map(|i| input(member, i)).collect();
         machine
             .write(DATA, at(member, x), bytemuck::cast_slice(&values))
             .unwrap();
@@ -116,7 +119,7 @@ where
         let member = places.member::<T>(Rank(me));
         tasks.push(
             machine
-                .spawn(*rank, "all_reduce", |core| kernel(core, member))
+                .spawn(*rank, spec.collective.name(), |core| kernel(core, member))
                 .unwrap(),
         );
     }
@@ -126,12 +129,19 @@ where
     if !timing_only {
         for member in 0..members.len() {
             let bytes = machine
-                .read(DATA, at(member, y), spec.count * T::DTYPE.bytes())
+                .read(DATA, at(member, y), y.count * T::DTYPE.bytes())
                 .unwrap();
             let got: Vec<T> = bytemuck::pod_collect_to_vec(&bytes);
-            for (i, got) in got.into_iter().enumerate() {
-                let sum: f64 = (0..members.len()).map(|m| input::<T>(m, i).to_f64()).sum();
-                assert_eq!(got.to_f64(), sum, "member {member}, element {i}");
+            let me = u32::try_from(member).unwrap();
+            for piece in spec.collective.golden(me, ranks, spec.root, spec.count) {
+                for (at, i) in (piece.start..).zip(piece.output) {
+                    let terms = piece
+                        .ranks
+                        .clone()
+                        .map(|from| input::<T>(from as usize, at).to_f64());
+                    let sum: f64 = terms.sum();
+                    assert_eq!(got[i].to_f64(), sum, "{} on {me}, element {i}", spec.collective);
+                }
             }
         }
     }

@@ -4,4 +4,5 @@
 
 mod ancestor;
 mod domain;
+mod goals;
 mod networks;

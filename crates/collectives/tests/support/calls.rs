@@ -41,12 +41,11 @@ pub enum Op {
 }
 
 impl Op {
-    pub const ALL: [Op; 27] = [
+    pub const ALL: [Op; 26] = [
         Op::AllReduce(Algorithm::Packet),
         Op::AllReduce(Algorithm::OnePhase),
         Op::AllReduce(Algorithm::TwoPhase),
-        Op::AllReduce(Algorithm::Ring),
-        Op::AllReduce(Algorithm::BidirectionalRing),
+        Op::AllReduce(Algorithm::StagedRing),
         Op::AllGather,
         Op::ReduceScatter,
         Op::Broadcast,

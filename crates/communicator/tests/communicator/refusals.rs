@@ -23,7 +23,7 @@ fn wrong_arguments_are_refused_and_nobody_waits() {
         assert!(text(comm.alloc::<f64>(usize::MAX).unwrap_err()).contains("more than any memory"));
         assert!(text(comm.send(&[1u8], comm.rank()).unwrap_err()).contains("itself"));
         assert!(text(comm.recv(&mut [1u8], 2).unwrap_err()).contains("no rank 2"));
-        let average = comm.all_reduce_with(&mut [1f32], ReduceOp::Avg, Algorithm::Ring);
+        let average = comm.all_reduce_with(&mut [1f32], ReduceOp::Avg, Algorithm::StagedRing);
         assert!(text(average.unwrap_err()).contains("cannot average"));
         let bits = comm.all_reduce(&mut [1f32], ReduceOp::BitAnd);
         assert!(text(bits.unwrap_err()).contains("`band` is not defined for f32"));

@@ -73,7 +73,7 @@ pub(super) fn usable_after_a_death(_: &mut Rng) {
     );
     // The others are as good as new.
     let reducers = Reducers::open(&node, &[2, 0].map(Device), 100).unwrap();
-    reducers.reduce(&node, Algorithm::Ring, 5).unwrap();
+    reducers.reduce(&node, Algorithm::StagedRing, 5).unwrap();
     assert!(reducers.verified().unwrap());
 }
 

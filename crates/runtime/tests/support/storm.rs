@@ -132,7 +132,7 @@ pub fn session(chips: usize) {
         let mut victims = Victims::launch(chips);
         let reducers = Reducers::open(&victims.node, &victims.alive, 100).unwrap();
         reducers
-            .reduce(&victims.node, ringwork_collectives::Algorithm::Ring, 2)
+            .reduce(&victims.node, ringwork_collectives::Algorithm::StagedRing, 2)
             .unwrap();
         assert!(reducers.verified().unwrap());
         victims.kill_one(chips, &mut rng);

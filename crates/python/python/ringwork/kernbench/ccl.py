@@ -23,7 +23,7 @@ SETTINGS = (
     "slot_memory",
 )
 #: The algorithms of `all_reduce` that a simulated node has; they share memory.
-ALGORITHMS = ("onephase", "twophase", "ring", "bidirectional-ring", "packet")
+ALGORITHMS = ("onephase", "twophase", "staged-ring", "packet")
 
 
 def _refuse(where: str, problem: str) -> ArgumentError:
