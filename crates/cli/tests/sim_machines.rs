@@ -223,7 +223,7 @@ fn an_interrupt_keeps_the_rows_that_were_known() {
     for arguments in [
         format!("sim sweep {spec} --csv={csv}"),
         format!(
-            "sim all_reduce -t ring-64 --scratch 4K --algo ring --timing-only -b 1K -e 1G -f 2 --csv={csv}"
+            "sim all_reduce -t ring-64 --scratch 4K --algo staged-ring --timing-only -b 1K -e 1G -f 2 --csv={csv}"
         ),
     ] {
         let _ = std::fs::remove_file(&csv);

@@ -82,8 +82,8 @@ fn bad_device_lists_are_refused_with_what_is_wrong() {
 fn other_bad_arguments_are_refused_with_what_would_do() {
     refused("run allreduce --algo rign", "did you mean `ring`?");
     refused(
-        "run allgather --algo ring",
-        "all_gather has no algorithm `ring`; use one of packet, staged, window-pull",
+        "run allgather --algo centre",
+        "all_gather has no algorithm `centre`; use one of packet, staged, window-pull",
     );
     refused(
         "run vector_add --algo ring",
