@@ -43,7 +43,7 @@ if command -v mpiexec.mpich >/dev/null; then
     tried=$((tried + 1))
     run mpich "$two" of_every_call 4
     run mpich "${p}1:1,${p}2:1" of_every_call 2
-    run mpich "${p}1:3,${p}2:1" of_every_call 4
+    # Not 3 + 1: there MPI_Finalize of MPICH 4.0.2 may wait for ever, in plain C programs too.
 fi
 if [[ -n ${WHEELS:-} ]]; then
     # The same library has two dialects: the standard ABI, which comes first, and MPICH's own.
