@@ -295,11 +295,12 @@ fn job(
 /// A line of `ringwork bench --csv` in our columns.
 fn from_bench(line: &str) -> Option<String> {
     let fields: Vec<&str> = line.split(',').collect();
-    let [_, ranks, what, _, bytes, calls, _, median, _, _, _, _, verify, ..] = fields[..] else {
+    let [_, ranks, op, _, bytes, calls, _, median, _, _, _, _, verify, ..] = fields[..] else {
         return None;
     };
-    let _: f64 = median.parse().ok()?;
-    Some(format!("{what},{RUST},{ranks},{bytes},{calls},{median},{verify}"))
+    // The command writes `allreduce`.
+    let op: Op = op.parse().ok()?;
+    Some(format!("{op},{RUST},{ranks},{bytes},{calls},{median},{verify}"))
 }
 
 #[cfg(test)]
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     fn lines_of_the_command_are_brought_into_our_columns() {
-        let line = "ringwork,2,all_reduce,inp,4,900,0.1,0.123,0.2,0.13,0,0,ok,1,60,60";
+        let line = "ringwork,2,allreduce,inp,4,900,0.1,0.123,0.2,0.13,0,0,ok,1,60,60";
         assert_eq!(
             from_bench(line).as_deref(),
             Some("all_reduce,rust,2,4,900,0.123,ok")
