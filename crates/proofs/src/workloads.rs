@@ -283,12 +283,13 @@ impl Workload {
         });
         let longest = longest.max().unwrap_or(0);
         let is_cut = size == Size::Pieces;
-        // Two halves of two elements for every rank, and slots of two.
+        // Two halves of two elements for every rank; slots of two, or of an element for each rank of the larger half, which a message
+        // may be for.
         let demand = Demand {
             grid: grid(ranks),
             scratch_bytes: is_cut.then_some(2 * 2 * n * WORD),
             slots: is_cut.then_some(2),
-            slot_bytes: is_cut.then_some(2 * WORD),
+            slot_bytes: is_cut.then_some((n / 2).max(2) * WORD),
             ..Demand::new(ranks, Dtype::I64, longest)
         };
         let mut window = WindowBuilder::default();
