@@ -16,6 +16,7 @@ mod pages;
 mod report;
 mod run;
 mod sim;
+mod timeline;
 mod topo;
 mod tune;
 mod units;

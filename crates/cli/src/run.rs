@@ -5,7 +5,7 @@ use crate::examples::{self, Choice, Example};
 use crate::job::{Job, Times, exact_ranks};
 use crate::output::{announce, complain, print_error_text, print_text, say};
 use crate::sim::ccl;
-use crate::{EXIT_INTERRUPTED, interrupt, machine, report};
+use crate::{EXIT_INTERRUPTED, interrupt, machine, report, timeline};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use ringwork::ccl::Ccl;
@@ -14,9 +14,8 @@ use ringwork::isa::nearest;
 use ringwork::native::memory::available_bytes;
 use ringwork::prelude::Dtype;
 use ringwork::runtime::{Checking, Platform, Simulation};
-use ringwork::sim::timeline::Timeline;
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What `ringwork run` takes.
@@ -209,18 +208,7 @@ impl Settings {
 /// Where the example runs, or why it cannot.
 fn platform(arguments: &RunArguments, dtype: Dtype, devices: &[u32]) -> Result<Platform, String> {
     if let Some(path) = &arguments.trace {
-        trace_format(path)?;
-        // Better to know before the run than after it.
-        let directory = path
-            .parent()
-            .filter(|directory| !directory.as_os_str().is_empty());
-        if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
-            return Err(format!(
-                "--trace {}: there is no directory {}",
-                path.display(),
-                directory.display()
-            ));
-        }
+        timeline::check(path)?;
     }
     if arguments.races && arguments.platform != Where::Sim {
         return Err(match arguments.platform {
@@ -296,31 +284,15 @@ fn grid(platform: &Platform, devices: &[u32]) -> Option<Vec<u32>> {
     Some(vec![ranks / rows, rows])
 }
 
-fn trace_format(path: &Path) -> Result<fn(&Timeline) -> String, String> {
-    match path.extension().and_then(|end| end.to_str()) {
-        Some("html") => Ok(Timeline::html),
-        Some("json") => Ok(Timeline::chrome_json),
-        _ => Err(format!(
-            "--trace {}: name a file that ends in .html (to look at) or .json (for Perfetto)",
-            path.display()
-        )),
-    }
-}
-
 fn write_trace(arguments: &RunArguments, job: &Job) -> Result<(), String> {
     let Some(path) = &arguments.trace else {
         return Ok(());
     };
-    let Some(mut timeline) = job.times.borrow().timeline() else {
+    let Some(mut traced) = job.times.borrow().timeline() else {
         return Ok(());
     };
-    timeline.title = format!("{} on {}", arguments.name, timeline.title);
-    let text = trace_format(path)?(&timeline);
-    std::fs::write(path, text).map_err(|error| format!("writing {}: {error}", path.display()))?;
-    if !arguments.json {
-        say!("timeline in {}", path.display());
-    }
-    Ok(())
+    traced.title = format!("{} on {}", arguments.name, traced.title);
+    timeline::write(path, &traced, arguments.json)
 }
 
 fn execute(example: &Example, job: &Job, json: bool) -> ExitCode {

@@ -1,5 +1,9 @@
 //! `ringwork topo`: the machines that can be simulated.
 
+mod fit;
+mod measure;
+mod measured;
+
 use crate::machine;
 use crate::output::{complain, print_line, say, write_new};
 use clap::{Args, Subcommand};
@@ -19,6 +23,10 @@ pub(crate) enum TopoCommand {
     },
     /// Show a machine: as text, or as a picture
     Show(ShowArguments),
+    /// Fit numbers of a machine to measured times
+    Fit(fit::FitArguments),
+    /// Measure this host, and write it as a machine to simulate
+    Measure(measure::MeasureArguments),
 }
 
 #[derive(Debug, Args)]
@@ -43,13 +51,19 @@ pub(crate) fn run(command: &TopoCommand) -> ExitCode {
             list(*json);
             ExitCode::SUCCESS
         }
-        TopoCommand::Show(arguments) => match show(arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                complain(&why);
-                ExitCode::from(2)
-            }
-        },
+        TopoCommand::Show(arguments) => done(show(arguments)),
+        TopoCommand::Fit(arguments) => done(fit::run(arguments)),
+        TopoCommand::Measure(arguments) => done(measure::run(arguments)),
+    }
+}
+
+fn done(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            complain(&why);
+            ExitCode::from(2)
+        }
     }
 }
 

@@ -15,8 +15,8 @@ pub use bound::{BelowBound, Bound, lower_bound};
 pub use compute::{Systolic, roofline_ps};
 pub use machine::{Machine, Options, Outcome, SegmentSpec, SimCore, SimError, Stuck, StuckOn, TaskId};
 pub use net::{
-    Attach, ExplicitLink, Fabric, Flow, Level, LinkClass, MAX_LINKS, MAX_PLACES, Network, Sent, Shape, Step,
-    Switching,
+    Attach, ExplicitLink, Fabric, Flow, Level, LinkClass, MAX_LINKS, MAX_PLACES, MAX_PROTOCOLS, Network,
+    Protocol, Sent, Shape, Step, Switching,
 };
 pub use queue::EventQueue;
 pub use ringwork_timeline as timeline;

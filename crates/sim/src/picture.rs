@@ -207,10 +207,7 @@ impl Topology {
         let mut level = self.levels.first().cloned().unwrap_or_else(|| crate::net::Level {
             name: "links".into(),
             shape: Shape::Ring(8),
-            link: crate::net::LinkClass {
-                bandwidth: crate::Rate::UNLIMITED,
-                latency_ps: 0,
-            },
+            link: crate::net::LinkClass::new(crate::Rate::UNLIMITED, 0),
             one_way: false,
             attach: Attach::Each,
         });

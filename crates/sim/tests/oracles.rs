@@ -307,3 +307,45 @@ fn the_ancestors_dma_over_one_ucie() {
     assert_eq!(t, 512_000 + 16_000 + 2 * 6_000);
     assert!((t as f64 / 545_000.0 - 1.0).abs() < 0.01);
 }
+
+/// LL: 1 us and 25 GB/s; Simple: 3 us and 100 GB/s. They are equal at 2 us / (40 - 10 ps a byte), 66,666 2/3 bytes.
+#[test]
+fn a_link_with_protocols_takes_the_quickest_for_each_message() {
+    let protocols = "bandwidth: 100 GB/s, protocols: [{name: LL, latency: 1 us, efficiency: 0.25}, \
+                     {name: Simple, latency: 3 us, efficiency: 1}]";
+    let time = |network: &str, bytes: usize| {
+        timed(
+            &topology(&format!("network: {{{network}}}\n")),
+            bytes,
+            1,
+            |core, d| async move {
+                if d.me == 0 {
+                    core.copy(d.buffer.on(d.rank(1))?, d.buffer).await?;
+                }
+                Ok(())
+            },
+        )
+    };
+    for kind in ["kind: ring, size: 2", "kind: switch, size: 2, blocking: no"] {
+        let network = format!("{kind}, {protocols}");
+        for (bytes, wanted) in [
+            (1, 1_000_000 + 40),
+            (66_666, 1_000_000 + 66_666 * 40),
+            (66_667, 3_000_000 + 66_667 * 10),
+            (1 << 20, 3_000_000 + (1 << 20) * 10),
+        ] {
+            assert_eq!(time(&network, bytes), wanted, "{kind}, {bytes} B");
+        }
+    }
+    // Used up to a size that is stated.
+    let stated = "kind: ring, size: 2, bandwidth: 100 GB/s, protocols: [{name: LL, latency: 1 us, efficiency: 0.25, \
+                  up_to: 8 KiB}, {name: Simple, latency: 3 us, efficiency: 1}]";
+    assert_eq!(time(stated, 8192), 1_000_000 + 8192 * 40);
+    assert_eq!(time(stated, 8193), 3_000_000 + 8193 * 10);
+    // A ring of 4 with parts of 1 KiB takes 6 steps of LL.
+    let ring = topology(&format!("network: {{kind: ring, size: 4, {protocols}}}\n"));
+    let t = timed(&ring, 4096, 4096, |core, d| async move {
+        ring_all_reduce(&core, d, RING).await
+    });
+    assert_eq!(t, 6 * (1_000_000 + 1024 * 40));
+}

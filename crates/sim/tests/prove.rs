@@ -128,7 +128,13 @@ fn dimensions_one_after_the_other_are_proved_and_one_scratch_for_all_is_caught()
         by_dimensions(&core, d, &dims).await
     });
     all_right(&right, 3 * COUNT);
-    let wrong = prove("torus-2x2x2", COUNT, |core, d| async move {
+    // A rank that is late: the others' next parts arrive before it has added the last ones.
+    let late = Topology::from_yaml(
+        "late.yaml",
+        "network: {kind: torus, dims: [2, 2, 2], bandwidth: 50 GB/s, latency: 500 ns}\n\
+         chip: {vector: 1 MB/s}\nstragglers: [{rank: 0, speed: 0.01}]\n",
+    );
+    let wrong = prove_on(&late.unwrap(), COUNT, COUNT, |core, d| async move {
         let mut part = 0..COUNT;
         for (i, dim) in dims.iter().enumerate() {
             part = dimension(&core, d, *dim, part, i, false).await?;

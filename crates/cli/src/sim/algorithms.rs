@@ -11,9 +11,33 @@ use std::str::FromStr;
 /// takes minutes to simulate.
 const MOST_PEERS: u32 = 256;
 
-/// The sides of the grid that the ranks of a machine form; their number if they form none.
-pub(crate) fn grid(topology: &Topology, ranks: u32) -> Vec<u32> {
-    topology.grid(ranks).unwrap_or_else(|| vec![ranks])
+/// The sides of the grid that some ranks of a machine form; their number if they form none.
+pub(super) fn grid_of(topology: &Topology, members: &[u32]) -> Vec<u32> {
+    sides_of(topology, members).unwrap_or_else(|| vec![count(members)])
+}
+
+/// The sides of the grid that some ranks form: those of the first ranks, or of as many that follow each other further on,
+/// where a row begins.
+fn sides_of(topology: &Topology, members: &[u32]) -> Option<Vec<u32>> {
+    let (ranks, first) = (count(members), *members.first()?);
+    let in_order = members.iter().copied().eq(first..first.saturating_add(ranks));
+    (in_order && first % ranks == 0)
+        .then(|| topology.grid(ranks))
+        .flatten()
+}
+
+fn count(members: &[u32]) -> u32 {
+    u32::try_from(members.len()).unwrap_or(u32::MAX)
+}
+
+/// Why an algorithm cannot run on some ranks of a machine, if it cannot.
+pub(super) fn misfit_of(entry: &Entry, topology: &Topology, members: &[u32]) -> Option<String> {
+    let sides = sides_of(topology, members);
+    let why = entry.fits(count(members), sides.as_deref()).err()?;
+    Some(match sides {
+        Some(_) => why,
+        None => "these ranks are not a grid".into(),
+    })
 }
 
 /// Why an algorithm cannot run on a machine, if it cannot.
@@ -138,7 +162,7 @@ impl Algorithms {
             let (why, peers) = match entry.needs {
                 Needs::Queues => (
                     "it has a queue for every pair",
-                    ports(entry, &grid(topology, ranks), &[]),
+                    ports(entry, &grid_of(topology, &(0..ranks).collect::<Vec<_>>()), &[]),
                 ),
                 Needs::Scratch | Needs::Packets | Needs::Window => ("its ranks poll each other", ranks),
             };

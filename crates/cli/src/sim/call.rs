@@ -1,6 +1,6 @@
 //! One collective on a machine: memory, kernels, time, and whether the data is right.
 
-use super::algorithms::grid;
+use super::algorithms::grid_of;
 use super::prove::{Faults, expected};
 use crate::bench::verify::Pattern;
 use ringwork::check::{Detector, Who, watched};
@@ -14,7 +14,7 @@ use ringwork::layout::{BufferPlace, Layout, WindowBuilder};
 use ringwork::native::memory::available_bytes;
 use ringwork::registry::SteppedKernel;
 use ringwork::runtime::Interrupter;
-use ringwork::sim::timeline::Load;
+use ringwork::sim::timeline::{Load, Timeline};
 use ringwork::sim::{Bound, Machine, Options, SegmentSpec, ShowPs, SimCore, TaskId, Topology, lower_bound};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -58,6 +58,8 @@ pub(crate) struct Call {
     pub(crate) prove: bool,
     /// Look for races.
     pub(crate) races: bool,
+    /// Keep a timeline.
+    pub(crate) trace: bool,
 }
 
 /// What it would take.
@@ -67,6 +69,8 @@ pub(crate) struct Prediction {
     pub(crate) events: u64,
     pub(crate) bound: Bound,
     pub(crate) busiest: Option<Load>,
+    /// What ran where and when, if that was asked for.
+    pub(crate) timeline: Option<Timeline>,
 }
 
 /// Why there is no prediction.
@@ -86,6 +90,16 @@ impl Call {
         self.entry.algorithm.name()
     }
 
+    /// What a machine keeps of it.
+    pub(super) fn options(&self) -> Options {
+        Options {
+            timing_only: self.timing_only,
+            prove: self.prove,
+            trace: self.trace,
+            ..Options::default()
+        }
+    }
+
     /// Runs it on a machine. The lower bound is asserted, and every value of every rank is checked unless
     /// only time is computed.
     /// `heard` is told of events and virtual time from time to time.
@@ -95,7 +109,10 @@ impl Call {
         stop: &Interrupter,
         heard: &dyn Fn(u64, u64),
     ) -> Result<Prediction, Failure> {
-        Run::new(self, topology)?.finish(stop, heard)
+        let run = Run::new(self, topology)?;
+        let tasks = run.start_all()?;
+        turn_until_done(&run.machine, stop, heard, &mut || Ok(()))?;
+        run.finish(tasks)
     }
 
     /// Elements of the size; a barrier takes a byte along.
@@ -121,12 +138,12 @@ impl Call {
     }
 
     /// What the algorithm needs of the domain, on this machine, beside `data_bytes` of data on every rank.
-    fn demand(&self, topology: &Topology, data_bytes: u64) -> Demand {
+    fn demand(&self, topology: &Topology, grid: Vec<u32>, data_bytes: u64) -> Demand {
         let memory = self.resource_memory(topology);
         let used = if memory == self.memory { data_bytes } else { 0 };
         let capacity = topology.chip.memories.get(memory);
         Demand {
-            grid: grid(topology, self.ranks),
+            grid,
             scratch_bytes: self.scratch,
             slots: self.queues.slots,
             slot_bytes: self.queues.slot,
@@ -151,15 +168,36 @@ impl Call {
 
 /// Turns between two looks at Ctrl-C.
 const LOOK_TURNS: u32 = 4096;
-/// Where the data is, and where what the algorithm needs beside it.
-const DATA: Segment = Segment(1);
-const RESOURCES: Segment = Segment(2);
 
-/// A call on a machine.
-struct Run<'a> {
-    call: &'a Call,
+/// Runs a machine until nothing is left to happen. `ended` is called when tasks may have ended.
+pub(super) fn turn_until_done(
+    machine: &Machine,
+    stop: &Interrupter,
+    heard: &dyn Fn(u64, u64),
+    ended: &mut dyn FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    loop {
+        for _ in 0..LOOK_TURNS {
+            if !machine.turn().map_err(because)? {
+                return machine.run().map_err(because);
+            }
+            ended()?;
+        }
+        if stop.is_interrupted() {
+            return Err(Failure::Interrupted);
+        }
+        heard(machine.events(), machine.now_ps());
+    }
+}
+
+/// A call on a machine, perhaps beside others.
+pub(super) struct Run<'a> {
+    pub(super) call: &'a Call,
     topology: &'a Topology,
     machine: Machine,
+    /// The machine's rank of each rank of the call.
+    members: Vec<u32>,
+    grid: Rc<[u32]>,
     /// Who looks for races, if anybody does.
     detector: Option<Rc<RefCell<Detector>>>,
     data: Layout,
@@ -169,7 +207,25 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// A call over the first ranks of a machine of its own.
     fn new(call: &'a Call, topology: &'a Topology) -> Result<Run<'a>, Failure> {
+        let machine = Machine::new(topology, call.options());
+        let detector = call.races.then(|| Rc::new(RefCell::new(Detector::new())));
+        Run::beside(call, topology, machine, (0..call.ranks).collect(), 0, detector)
+    }
+
+    /// A call over some ranks of a machine where there may be others. `number` tells them apart.
+    pub(super) fn beside(
+        call: &'a Call,
+        topology: &'a Topology,
+        machine: Machine,
+        members: Vec<u32>,
+        number: u32,
+        detector: Option<Rc<RefCell<Detector>>>,
+    ) -> Result<Run<'a>, Failure> {
+        // Where the data is, and where what the algorithm needs beside it.
+        let (of_data, of_resources) = (Segment(2 * number + 1), Segment(2 * number + 2));
+        let grid = grid_of(topology, &members);
         let Counts { send, recv } = call.counts();
         let mut window = WindowBuilder::default();
         let input = window.buffer(call.dtype, send).map_err(because)?;
@@ -178,16 +234,15 @@ impl<'a> Run<'a> {
         } else {
             window.buffer(call.dtype, recv).map_err(because)?
         };
-        let data = window.packed(DATA, call.ranks);
+        let data = window.packed(of_data, call.ranks);
         let mut window = WindowBuilder::default();
         let places = call
-            .demand(topology, data.stride)
+            .demand(topology, grid.clone(), data.stride)
             .declare(call.entry, &mut window)
             .map_err(because)?;
-        let own = window.packed(RESOURCES, call.ranks);
-        let members = || 0..call.ranks;
+        let own = window.packed(of_resources, call.ranks);
         let bind = |rank| places.bind(&own, Rank(rank)).map_err(because);
-        let resources = members().map(bind).collect::<Result<_, _>>()?;
+        let resources = (0..call.ranks).map(bind).collect::<Result<_, _>>()?;
         let need_bytes = data.bytes().saturating_add(own.bytes());
         if !call.timing_only && need_bytes > available_bytes() {
             return Err(Failure::Because(format!(
@@ -198,32 +253,27 @@ impl<'a> Run<'a> {
                 available_bytes()
             )));
         }
-        let options = Options {
-            timing_only: call.timing_only,
-            prove: call.prove,
-            ..Options::default()
-        };
-        let machine = Machine::new(topology, options);
         let segments = [(own, call.resource_memory(topology)), (data, call.memory)];
         for (layout, memory) in segments {
             let segment = SegmentSpec {
                 segment: layout.segment,
-                members: members().collect(),
+                members: members.clone(),
                 bytes: layout.bytes(),
                 memory,
             };
             machine.define(segment).map_err(because)?;
         }
-        let detector = call.races.then(|| {
-            let mut detector = Detector::new();
-            detector.define(DATA, "the data", None, data.bytes());
-            detector.define(RESOURCES, "what the algorithm needs", None, own.bytes());
-            Rc::new(RefCell::new(detector))
-        });
+        if let Some(detector) = &detector {
+            let mut detector = detector.borrow_mut();
+            detector.define(of_data, "the data", None, data.bytes());
+            detector.define(of_resources, "what the algorithm needs", None, own.bytes());
+        }
         Ok(Run {
             call,
             topology,
             machine,
+            members,
+            grid: grid.into(),
             detector,
             data,
             input,
@@ -240,14 +290,15 @@ impl<'a> Run<'a> {
         at.unwrap_or(u64::MAX)
     }
 
-    /// Starts a rank's kernel.
-    fn start(&self, me: u32) -> Result<TaskId, Failure> {
+    /// Starts the kernel of one of its ranks.
+    pub(super) fn start(&self, me: u32) -> Result<TaskId, Failure> {
         let (entry, resources) = (self.call.entry, self.resources[me as usize]);
         let span = |buffer| self.data.span(Rank(me), buffer);
         let x: In = Region::of_span(span(self.input));
         let y: Out = Region::of_span(span(self.output));
-        let grid: Rc<[u32]> = grid(self.topology, self.call.ranks).into();
+        let grid = Rc::clone(&self.grid);
         let by_side: Rc<[Algorithm]> = self.call.queues.by_side().into();
+        let chip = self.members[me as usize];
         let workers = self.call.ranks;
         let detector = self.detector.clone();
         let name = self.call.algorithm_name();
@@ -256,7 +307,7 @@ impl<'a> Run<'a> {
                 None => core,
                 Some(detector) => {
                     let who = Who {
-                        chip: Some(me),
+                        chip: Some(chip),
                         name: name.into(),
                         task: 0,
                     };
@@ -283,34 +334,34 @@ impl<'a> Run<'a> {
             Box::pin(kernel) as SteppedKernel
         };
         let name = self.call.collective().name();
-        self.machine.spawn(me, name, kernel).map_err(because)
+        self.machine.spawn(chip, name, kernel).map_err(because)
     }
 
-    fn finish(self, stop: &Interrupter, heard: &dyn Fn(u64, u64)) -> Result<Prediction, Failure> {
-        let mut tasks = Vec::new();
+    /// Writes the inputs of all ranks.
+    pub(super) fn write_inputs(&self) -> Result<(), Failure> {
         for rank in 0..self.call.ranks {
             let at = self.at(rank, self.input);
             if self.call.prove {
                 let input = Contributions::input(rank, 0, self.input.bytes() as u64);
-                self.machine.set_origin(DATA, at, &input).map_err(because)?;
+                let data = self.data.segment;
+                self.machine.set_origin(data, at, &input).map_err(because)?;
             } else if !self.call.timing_only {
                 let bytes = with_dtype!(self.call.dtype, T => inputs::<T>(&self.call.pattern(), rank, self.input.count));
-                self.machine.write(DATA, at, &bytes).map_err(because)?;
+                let data = self.data.segment;
+                self.machine.write(data, at, &bytes).map_err(because)?;
             }
-            tasks.push(self.start(rank)?);
         }
-        'run: loop {
-            for _ in 0..LOOK_TURNS {
-                if !self.machine.turn().map_err(because)? {
-                    break 'run;
-                }
-            }
-            if stop.is_interrupted() {
-                return Err(Failure::Interrupted);
-            }
-            heard(self.machine.events(), self.machine.now_ps());
-        }
-        self.machine.run().map_err(because)?;
+        Ok(())
+    }
+
+    /// Starts the kernels of all ranks.
+    fn start_all(&self) -> Result<Vec<TaskId>, Failure> {
+        self.write_inputs()?;
+        (0..self.call.ranks).map(|rank| self.start(rank)).collect()
+    }
+
+    /// Refuses races that were found and wrong results.
+    pub(super) fn verify(&self) -> Result<(), Failure> {
         if let Some(detector) = &self.detector {
             let faults = detector.borrow_mut().take_faults();
             let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -323,6 +374,11 @@ impl<'a> Run<'a> {
         } else if !self.call.timing_only {
             with_dtype!(self.call.dtype, T => self.check::<T>())?;
         }
+        Ok(())
+    }
+
+    fn finish(self, tasks: Vec<TaskId>) -> Result<Prediction, Failure> {
+        self.verify()?;
         // Credits may still be on their way when the last task is over.
         let ends = tasks.into_iter().filter_map(|task| self.machine.outcome(task));
         self.predict(ends.map(|outcome| outcome.end_ps).max().unwrap_or(0))
@@ -336,7 +392,10 @@ impl<'a> Run<'a> {
                 continue;
             };
             let (at, bytes) = (self.at(rank, self.output), self.output.bytes() as u64);
-            let origin = self.machine.origin(DATA, at, bytes).map_err(because)?;
+            let origin = self
+                .machine
+                .origin(self.data.segment, at, bytes)
+                .map_err(because)?;
             let element_bytes = self.call.dtype.bytes() as u64;
             faults.add(rank, &origin.differences(&expected), element_bytes);
         }
@@ -361,7 +420,7 @@ impl<'a> Run<'a> {
             let at = self.at(rank, self.output);
             let bytes = self
                 .machine
-                .read(DATA, at, self.output.bytes())
+                .read(self.data.segment, at, self.output.bytes())
                 .map_err(because)?;
             let values: Vec<T> = bytemuck::pod_collect_to_vec(&bytes);
             for (i, (value, expected)) in values.iter().zip(&expected.1).enumerate() {
@@ -399,6 +458,7 @@ impl<'a> Run<'a> {
             events: self.machine.events(),
             bound,
             busiest: self.machine.busiest(),
+            timeline: self.call.trace.then(|| self.machine.timeline_with_links()),
         })
     }
 }
@@ -429,6 +489,7 @@ mod tests {
             timing_only: false,
             prove: false,
             races: false,
+            trace: false,
         }
     }
 
@@ -487,7 +548,7 @@ mod tests {
             let right = expected(&call, 0).unwrap();
             let wrong = right.replaced(4, &Contributions::input(2, 1000, 4));
             let at = run.at(0, run.output);
-            run.machine.set_origin(DATA, at, &wrong).unwrap();
+            run.machine.set_origin(run.data.segment, at, &wrong).unwrap();
             let Err(Failure::Because(why)) = run.check_origins() else {
                 panic!("{collective}: a wrong element was not noticed");
             };
@@ -509,11 +570,13 @@ mod tests {
                 let right = call.pattern().results::<f32>(rank as usize, run.output.count);
                 let right: Vec<f32> = right.into_iter().map(Option::unwrap).collect();
                 let at = run.at(rank, run.output);
-                run.machine.write(DATA, at, bytemuck::cast_slice(&right)).unwrap();
+                run.machine
+                    .write(run.data.segment, at, bytemuck::cast_slice(&right))
+                    .unwrap();
             }
             assert!(run.check::<f32>().is_ok());
             let at = run.at(2, run.output) + 4;
-            run.machine.write(DATA, at, &[0xff]).unwrap();
+            run.machine.write(run.data.segment, at, &[0xff]).unwrap();
             let Err(Failure::Because(why)) = run.check::<f32>() else {
                 panic!("{collective}: a wrong value was not noticed");
             };

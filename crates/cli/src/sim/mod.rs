@@ -3,6 +3,8 @@
 mod algorithms;
 mod call;
 pub(crate) mod ccl;
+mod fitted;
+mod list;
 mod prove;
 mod question;
 mod report;
@@ -12,10 +14,11 @@ mod sweep;
 use crate::bench::Collectives;
 use crate::output::complain;
 use crate::units::{parse_bytes, short_bytes};
-use crate::{EXIT_INTERRUPTED, interrupt};
+use crate::{EXIT_INTERRUPTED, interrupt, timeline};
 use algorithms::Algorithms;
-use call::Failure;
+pub(crate) use call::Failure;
 use clap::{Args, Subcommand};
+pub(crate) use fitted::Fitted;
 use indicatif::ProgressBar;
 use question::questions;
 use report::{OutputArguments, Report};
@@ -42,6 +45,8 @@ Examples:
   ringwork sim all_reduce --topology torus-8x8x8 --algo ring -b 1M -e 1G --timing-only
   ringwork sim all_reduce --topology torus-16x16x16 --algo torus -b 64K -e 64K --prove
   ringwork sim all --topology mine.yaml --ccl ccl.yaml --plot curves.html
+  ringwork sim all_reduce --topology torus-4x4 --algo torus -b 1M -e 1M --trace torus.html
+  ringwork sim list step.yaml --topology h100-nodes-2 --trace step.html
   ringwork sim sweep bandwidths.yaml --csv=rows.csv"
 )]
 pub(crate) struct SimArguments {
@@ -85,6 +90,9 @@ pub(crate) struct SimArguments {
     /// Look for races too: two accesses that no signal orders, whenever they happened
     #[arg(long)]
     races: bool,
+    /// Write a timeline of one prediction, with a row for every link: .html (to look at) or .json (for Perfetto)
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArguments,
 }
@@ -111,11 +119,14 @@ fn algorithm_help() -> String {
 enum SimCommand {
     /// Vary a machine and sizes, on all cores
     Sweep(sweep::SweepArguments),
+    /// Several collectives side by side or one after another, and what they take from each other
+    List(list::ListArguments),
 }
 
 pub(crate) fn run(arguments: &SimArguments) -> ExitCode {
     let done = match &arguments.command {
         Some(SimCommand::Sweep(sweep)) => sweep::run(sweep),
+        Some(SimCommand::List(list)) => list::run(list),
         None => predict(arguments),
     };
     match done {
@@ -145,6 +156,13 @@ impl From<String> for Refused {
     }
 }
 
+/// The same for other commands.
+pub(crate) fn stopper() -> Result<Interrupter, String> {
+    stop().map_err(|refused| match refused {
+        Refused::Arguments(why) | Refused::Failed(why) => why,
+    })
+}
+
 /// Ctrl-C sets this, and the run ends with what it has.
 fn stop() -> Result<Interrupter, Refused> {
     let stop = Interrupter::new().map_err(|error| Refused::Failed(error.to_string()))?;
@@ -154,6 +172,9 @@ fn stop() -> Result<Interrupter, Refused> {
 }
 
 fn predict(arguments: &SimArguments) -> Result<ExitCode, Refused> {
+    if let Some(path) = &arguments.trace {
+        timeline::check(path)?;
+    }
     let (questions, left_out) = questions(arguments)?;
     let stop = stop()?;
     let mut report = Report::new(&arguments.output, left_out)?;
@@ -175,7 +196,15 @@ fn predict(arguments: &SimArguments) -> Result<ExitCode, Refused> {
         });
         busy.set_message("");
         match answer {
-            Ok(row) => busy.suspend(|| report.add(row))?,
+            Ok(mut row) => {
+                let timeline = row.prediction.timeline.take();
+                busy.suspend(|| report.add(row))?;
+                if let (Some(path), Some(mut timeline)) = (&arguments.trace, timeline) {
+                    let name = question.call.algorithm_name();
+                    timeline.title = format!("{} {name} on {}", question.call.collective(), timeline.title);
+                    timeline::write(path, &timeline, !report.for_people()).map_err(Refused::Failed)?;
+                }
+            }
             Err(Failure::Interrupted) => {
                 busy.finish_and_clear();
                 report.finish(true)?;

@@ -125,6 +125,7 @@ impl Asked<'_> {
                 timing_only: self.timing_only || self.prove,
                 prove: self.prove,
                 races: false,
+                trace: false,
             };
             check_exact(&call)?;
             calls.push((call, topology));
@@ -184,6 +185,7 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
                     let call = Call {
                         bytes: *bytes,
                         races: arguments.races,
+                        trace: arguments.trace.is_some(),
                         ..*call
                     };
                     if asked.wants(&call) {
@@ -203,6 +205,13 @@ pub(super) fn questions(arguments: &SimArguments) -> Result<(Vec<Question>, Vec<
                 .to_owned()
                 .into(),
         );
+    }
+    if arguments.trace.is_some() && all.len() > 1 {
+        return Err(format!(
+            "--trace shows one prediction, and these are {}; add --algo NAME and one size, such as -b 1M -e 1M",
+            all.len()
+        )
+        .into());
     }
     Ok((all, left_out))
 }

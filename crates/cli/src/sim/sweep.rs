@@ -367,10 +367,11 @@ fn machines(top: &Table<'_>) -> Result<Vec<(Topology, Varied)>, String> {
             combinations = combined.take(MAX_ROWS + 1).collect();
         }
     }
-    let mut machines = Vec::new();
+    let mut machines: Vec<(Topology, Varied)> = Vec::new();
     for reader in many(&top.need("topology", "ring-8").map_err(text)?)? {
         let (file, yaml) = machine::source(reader.text().map_err(text)?)?;
         let tree = Tree::parse(&file, &yaml).map_err(text)?;
+        let first = machines.len();
         for varied in &combinations {
             let mut tree = tree.clone();
             for (key, value) in varied {
@@ -385,8 +386,44 @@ fn machines(top: &Table<'_>) -> Result<Vec<(Topology, Varied)>, String> {
             })?;
             machines.push((topology, varied.clone()));
         }
+        if let Some(key) = without_effect(&machines[first..]) {
+            let at = top.need("vary", "{network.bandwidth: [50 GB/s, 100 GB/s]}");
+            let at = at.map(|vary| vary.place()).map_err(text)?;
+            return Err(format!(
+                "{at}: `{key}` changes nothing on `{file}`: all of its values give the same machine; take it out of `vary`"
+            ));
+        }
     }
     Ok(machines)
+}
+
+/// A place whose values give the same machine, whatever the others are.
+fn without_effect(machines: &[(Topology, Varied)]) -> Option<&str> {
+    let (_, keys) = machines.first()?;
+    let others = |varied: &Varied, index: usize| -> Varied {
+        let mut varied = varied.clone();
+        varied.remove(index);
+        varied
+    };
+    let (index, _) = keys.iter().enumerate().find(|&(index, _)| {
+        let mut seen: BTreeMap<Varied, (&Topology, &String)> = BTreeMap::new();
+        let mut several = false;
+        let same = machines.iter().all(|(topology, varied)| {
+            let value = &varied[index].1;
+            match seen.get(&others(varied, index)) {
+                None => {
+                    seen.insert(others(varied, index), (topology, value));
+                    true
+                }
+                Some((first, known)) => {
+                    several |= *known != value;
+                    first.behaves_as(topology)
+                }
+            }
+        });
+        several && same
+    })?;
+    Some(&keys[index].0)
 }
 
 /// A list, or one alone.

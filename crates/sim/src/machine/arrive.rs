@@ -15,9 +15,13 @@ impl State {
         }
         match self.purposes[flow.index as usize].take() {
             None => {}
-            // Of a task that is gone.
-            Some(Purpose::Posted { core, .. } | Purpose::Put { core, .. } | Purpose::Fetch { core, .. })
-                if self.cores[core as usize].is_none() => {}
+            // Of a task that is gone: what it sent still arrives.
+            Some(Purpose::Posted { core, moved, .. } | Purpose::Put { core, moved, .. })
+                if self.cores[core as usize].is_none() =>
+            {
+                self.memory.arrives(moved, now, now);
+            }
+            Some(Purpose::Fetch { core, .. }) if self.cores[core as usize].is_none() => {}
             Some(Purpose::Posted {
                 core,
                 sequence,
@@ -25,18 +29,22 @@ impl State {
                 start_ps,
                 bytes,
                 from,
+                moved,
             }) => {
+                self.memory.arrives(moved, now, now);
                 self.trace.transfer(from, to, start_ps, now, bytes);
                 self.arrived(core, sequence);
             }
             Some(Purpose::Put {
                 core,
                 notice,
+                moved,
                 after_ps,
                 start_ps,
                 bytes,
                 between: (from, to),
             }) => {
+                self.memory.arrives(moved, now, now + after_ps);
                 self.trace.transfer(from, to, start_ps, now + after_ps, bytes);
                 self.queue.push(now + after_ps, Event::Put(core, notice));
             }

@@ -24,13 +24,16 @@ impl Engine for Inner {
 
     fn copy(&self, core: CoreId, dst: &Span, src: &Span, at: &'static Location<'static>) -> Poll<Result<()>> {
         let state = &mut *self.state.borrow_mut();
+        let again = || Instruction::Copy { dst: *dst, src: *src };
+        if state.is_computing(core.0) {
+            return state.issue(core.0, again(), at).map(|done| done.map(drop));
+        }
         state.core(core.0).at = Some(at);
         let progress = state.copy(core.0, dst, src);
         if let Ok(Progress::Done) = progress {
             state.schedule_wakes();
             return Poll::Ready(Ok(()));
         }
-        let again = || Instruction::Copy { dst: *dst, src: *src };
         state.begun(core.0, progress, again).map(|done| done.map(drop))
     }
 
@@ -43,13 +46,16 @@ impl Engine for Inner {
         at: &'static Location<'static>,
     ) -> Poll<Result<()>> {
         let state = &mut *self.state.borrow_mut();
-        state.core(core.0).at = Some(at);
-        let progress = state.reduce(core.0, dst, sources, op);
         let again = || Instruction::Reduce {
             dst: *dst,
             sources: sources.to_vec(),
             op,
         };
+        if state.is_computing(core.0) {
+            return state.issue(core.0, again(), at).map(|done| done.map(drop));
+        }
+        state.core(core.0).at = Some(at);
+        let progress = state.reduce(core.0, dst, sources, op);
         state.begun(core.0, progress, again).map(|done| done.map(drop))
     }
 
@@ -61,10 +67,14 @@ impl Engine for Inner {
         at: &'static Location<'static>,
     ) -> Poll<Result<()>> {
         let state = &mut *self.state.borrow_mut();
+        if state.is_computing(core.0) {
+            let notify = Instruction::Notify { signal: *signal, how };
+            return state.issue(core.0, notify, at).map(|done| done.map(drop));
+        }
         state.core(core.0).at = Some(at);
         let done = state.notify(core.0, signal, how);
         state.schedule_wakes();
-        // A notification is posted: it never has to wait for anything.
+        // A notification is posted: it has to wait for nothing else.
         Poll::Ready(done.map(drop))
     }
 
@@ -76,6 +86,14 @@ impl Engine for Inner {
         at: &'static Location<'static>,
     ) -> Poll<Result<()>> {
         let state = &mut *self.state.borrow_mut();
+        if state.is_computing(core.0) {
+            let wait = Instruction::Wait {
+                signal: *signal,
+                compare: wanted.0,
+                operand: wanted.1,
+            };
+            return state.issue(core.0, wait, at).map(|done| done.map(drop));
+        }
         state.core(core.0).at = Some(at);
         let progress = state.wait(core.0, signal, Wanted::Until(wanted.0, wanted.1));
         state.waits(core.0, progress)

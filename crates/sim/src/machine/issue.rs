@@ -10,11 +10,12 @@
 //! - **A notification follows** its core's earlier transfers: it is on the same FIFO links behind those to
 //!   the same chip, and is not seen before those to other chips have arrived either. That costs no
 //!   acknowledgement.
-//! - **Loads, reductions and arithmetic** keep the core until they are done. Kernels on the same rank share
-//!   its vector and its matrix engine.
+//! - **Loads and reductions** keep the core until they are done.
+//! - **Arithmetic** keeps its engine, and the core only if it asks for anything but a load: so the next tile is loaded
+//!   while this one is computed with. Kernels on the same rank share its vector and its matrix engine.
 //! - **Resources are charged when they are granted**: a queued transfer enters its first link when an
 //!   engine takes it, not when it was issued.
-//! - Data moves at issue. A program without races cannot tell.
+//! - **Data moves when its time comes**: see `moves`.
 
 use super::guards::Until;
 use super::memory::Located;
@@ -84,15 +85,20 @@ impl State {
     /// The answer that a core may see now.
     #[inline]
     pub(crate) fn answer(&mut self, core: u32) -> Poll<Result<Answer>> {
-        let core = self.core(core);
-        if !core.open {
+        let state = self.core(core);
+        if !state.open {
             return Poll::Pending;
         }
-        match std::mem::take(&mut core.answer) {
+        match std::mem::take(&mut state.answer) {
             Reply::None => Poll::Pending,
             Reply::Done => Poll::Ready(Ok(Answer::Done)),
             Reply::Value(value) => Poll::Ready(Ok(Answer::Value(value))),
             Reply::Tested(yes) => Poll::Ready(Ok(Answer::Tested(yes))),
+            Reply::Loaded(moved) => {
+                let now = self.now();
+                let loaded = moved.map_or(Payload::Hollow, |moved| self.memory.brought(moved, now));
+                Poll::Ready(Ok(Answer::Loaded(Box::new(loaded))))
+            }
             Reply::Other(other) => Poll::Ready(*other),
         }
     }
@@ -126,6 +132,15 @@ impl State {
 
     /// Does what it can.
     fn execute(&mut self, core: u32, instruction: &Instruction) -> Result<Progress> {
+        let may_overlap = matches!(
+            instruction,
+            Instruction::Load { .. } | Instruction::LoadBlock { .. }
+        );
+        if !may_overlap && self.is_computing(core) {
+            let until_ps = self.core(core).computing_until_ps;
+            self.queue.push(until_ps, Event::Retry(core));
+            return Ok(Progress::Again);
+        }
         match instruction {
             Instruction::Copy { dst, src } => self.copy(core, dst, src),
             Instruction::CopyAsync { dst, src } => self.copy_async(core, dst, src),
@@ -160,9 +175,11 @@ impl State {
                 Ok(self.store(core, dst, data))
             }
             Instruction::Spend(work) => {
-                let end = self.compute(core, *work);
-                self.reply(core, end, Reply::Done);
-                Ok(Progress::Later)
+                let end_ps = self.compute(core, *work);
+                let core = self.core(core);
+                core.computing_until_ps = end_ps;
+                core.floor_ps = core.floor_ps.max(end_ps);
+                Ok(Progress::Done)
             }
             Instruction::Notify { signal, how } => self.notify(core, signal, *how),
             Instruction::Wait {
@@ -191,6 +208,13 @@ impl State {
                 epoch,
             } => self.take_packets(core, dst, sources, (*op, *epoch)),
         }
+    }
+
+    /// Whether an engine still works for this core.
+    #[inline(always)]
+    pub(crate) fn is_computing(&mut self, core: u32) -> bool {
+        let now = self.now();
+        self.core(core).computing_until_ps > now
     }
 
     pub(crate) fn site(&mut self, core: u32) -> Site {
@@ -281,18 +305,13 @@ impl State {
         if !self.clear(core, &[src], Some(&dst)) {
             return Ok(None);
         }
-        let posted = self.post(core, Some(&src), &dst);
-        if posted.is_some() {
-            self.memory.copy(&dst, &src);
-        }
-        Ok(posted)
+        Ok(self.post(core, Some(&src), &dst, None))
     }
 
     fn store(&mut self, core: u32, dst: Located, data: &Payload) -> Progress {
-        if !self.clear(core, &[], Some(&dst)) || self.post(core, None, &dst).is_none() {
+        if !self.clear(core, &[], Some(&dst)) || self.post(core, None, &dst, Some(data)).is_none() {
             return Progress::Again;
         }
-        self.memory.store(&dst, data);
         Progress::Done
     }
 
@@ -300,14 +319,10 @@ impl State {
         if !self.clear(core, &[src], None) {
             return Progress::Again;
         }
-        let loaded = self.memory.load(&src);
-        self.fetch(
-            core,
-            (&[src], Fetch::Asked),
-            None,
-            0,
-            Reply::Other(Box::new(Ok(Answer::Loaded(Box::new(loaded))))),
-        );
+        let now = self.now();
+        let asked_ps = self.asked_at(core, &[src]);
+        let moved = self.memory.move_to_core(&src, (now, asked_ps));
+        self.fetch(core, (&[src], Fetch::Asked), None, 0, Reply::Loaded(moved));
         Progress::Later
     }
 
@@ -344,10 +359,24 @@ impl State {
         if !self.clear(core, located, Some(&dst)) {
             return Ok(Progress::Again);
         }
-        self.memory.reduce(&dst, located, dtype, op);
+        let now = self.now();
+        if self.memory.keeps_data() {
+            let asked_ps = self.asked_at(core, located);
+            let moved = self
+                .memory
+                .move_reduced(&dst, located, (dtype, op), (now, asked_ps));
+            self.core(core).reduced = moved;
+        }
         let combine = dst.bytes().saturating_mul(located.len() as u64 - 1);
         self.fetch(core, (located, Fetch::Asked), Some(dst), combine, Reply::Done);
         Ok(Progress::Later)
+    }
+
+    /// When the requests for these places have all got there.
+    fn asked_at(&mut self, core: u32, places: &[Located]) -> Ps {
+        let (now, rank) = (self.now(), self.core(core).rank);
+        let requests = places.iter().map(|place| self.latency(rank, place.rank));
+        now.saturating_add(requests.max().unwrap_or(0))
     }
 
     /// The slot of a signal and the rank that owns it.

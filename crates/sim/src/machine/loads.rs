@@ -1,7 +1,8 @@
 //! What a run leaves behind: the load of every link, and the timeline.
 
 use super::Machine;
-use crate::timeline::{Load, Timeline};
+use crate::timeline::{Kind, Load, Slice, Timeline};
+use std::collections::BTreeMap;
 
 impl Machine {
     /// Load of every link that carried anything, busiest first, then by number.
@@ -73,6 +74,33 @@ impl Machine {
             (arrow.from.0, arrow.to.0) = (place(arrow.from.0), place(arrow.to.0));
         }
         timeline.drop_idle_rows();
+        timeline.sort();
+        timeline
+    }
+
+    /// The [`timeline`](Machine::timeline), with a row for every link that carried anything, below those of the chips.
+    #[must_use]
+    pub fn timeline_with_links(&self) -> Timeline {
+        let mut timeline = self.timeline();
+        let state = self.inner.state.borrow();
+        let fabric = state.network.fabric();
+        let mut uses = state.network.uses();
+        uses.retain(|one| one.end > one.start && one.link < state.first_port);
+        let used: BTreeMap<u32, u32> = uses.iter().map(|one| (one.link, 0)).collect();
+        let first = u32::try_from(timeline.rows.len()).unwrap_or(u32::MAX);
+        let rows: BTreeMap<u32, u32> = used.into_keys().zip(first..).collect();
+        for link in rows.keys() {
+            let name = format!("link {} {}", fabric.section(*link), fabric.link_name(*link));
+            timeline.rows.push(name);
+        }
+        timeline.slices.extend(uses.iter().map(|one| Slice {
+            row: rows[&one.link],
+            kind: Kind::Transfer,
+            start_ps: one.start,
+            end_ps: one.end,
+            label: fabric.link_name(one.link),
+            bytes: one.bytes,
+        }));
         timeline.sort();
         timeline
     }

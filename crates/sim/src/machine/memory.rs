@@ -2,15 +2,14 @@
 //!
 //! # Invariants
 //! - **MEM-1 (checked).** Every access is checked against its segment before anything is written.
-//! - **MEM-2 (same bits).** Elements are combined by [`Element`]'s rules only, in the order of the sources.
+//! - **MEM-2 (same bits).** Elements are combined by [`Payload::combine`] only, in the order of the sources.
 
 use super::Options;
 use super::error::SimError;
+use super::moves::Moves;
 use super::origins::Origins;
 use ringwork_isa::stepped::Payload;
-use ringwork_isa::{
-    BlockSpan, ByteRows, Contributions, Counted, Element, ReduceOp, Segment, Span, with_dtype,
-};
+use ringwork_isa::{BlockSpan, ByteRows, Contributions, Counted, Segment, Span};
 use std::ops::Range;
 
 /// A segment to be defined.
@@ -101,6 +100,8 @@ pub(crate) struct Memory {
     /// Bytes in use, by rank and memory.
     used: Vec<u64>,
     kinds: usize,
+    /// Data on its way.
+    pub(crate) moves: Moves,
 }
 
 impl Memory {
@@ -111,7 +112,14 @@ impl Memory {
             origins: options.prove.then(|| Origins::new(ranks)),
             used: vec![0; ranks as usize * kinds.max(1)],
             kinds: kinds.max(1),
+            moves: Moves::default(),
         }
+    }
+
+    /// Whether there are bytes, or where they come from.
+    #[inline(always)]
+    pub(crate) fn keeps_data(&self) -> bool {
+        !self.hollow || self.origins.is_some()
     }
 
     pub(crate) fn is_hollow(&self) -> bool {
@@ -166,6 +174,7 @@ impl Memory {
         let Some(stored) = self.segments.get_mut(segment.0 as usize).and_then(Option::take) else {
             return;
         };
+        self.forget_moves(segment.0);
         let each = stored.bytes / (stored.members.len() as u64).max(1);
         for rank in &stored.members {
             if let Some(used) = self
@@ -279,88 +288,6 @@ impl Memory {
                 .and_then(|data| data.get_mut(at.range()))
         {
             place.copy_from_slice(bytes);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn copy(&mut self, dst: &Located, src: &Located) {
-        if self.hollow && self.origins.is_none() || dst == src {
-            return;
-        }
-        if dst.rows > 1 || src.rows > 1 {
-            let data = self.load(src);
-            self.store(dst, &data);
-            return;
-        }
-        match &mut self.origins {
-            Some(origins) => origins.copy(dst, src),
-            None => self.copy_bytes(dst, src),
-        }
-    }
-
-    fn copy_bytes(&mut self, dst: &Located, src: &Located) {
-        if dst.segment == src.segment {
-            if let Some(data) = self.data_mut(dst.segment) {
-                data.copy_within(src.range(), dst.range().start);
-            }
-            return;
-        }
-        let pair = self
-            .segments
-            .get_disjoint_mut([dst.segment as usize, src.segment as usize]);
-        if let Ok([Some(to), Some(from)]) = pair
-            && let (Some(to), Some(from)) = (to.data.as_deref_mut(), from.data.as_deref())
-        {
-            to[dst.range()].copy_from_slice(&from[src.range()]);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn reduce(
-        &mut self,
-        dst: &Located,
-        sources: &[Located],
-        dtype: ringwork_isa::Dtype,
-        op: ReduceOp,
-    ) {
-        if self.hollow {
-            if let Some(origins) = &mut self.origins {
-                origins.reduce(dst, sources);
-            }
-            return;
-        }
-        with_dtype!(dtype, T => self.reduce_as::<T>(dst, sources, op));
-    }
-
-    fn reduce_as<T: Element>(&mut self, dst: &Located, sources: &[Located], op: ReduceOp) {
-        const BLOCK: usize = 1024;
-        let size = size_of::<T>();
-        let total = usize::try_from(dst.bytes()).unwrap_or(0) / size;
-        let mut wide: Vec<T::Wide> = Vec::with_capacity(BLOCK);
-        let mut done = 0;
-        while done < total {
-            let range = done * size..(done + BLOCK).min(total) * size;
-            let elements = |data: &[u8]| -> Vec<T> { bytemuck::pod_collect_to_vec(&data[range.clone()]) };
-            for (i, source) in sources.iter().enumerate() {
-                let Some(data) = self.data(source) else { return };
-                if i == 0 {
-                    wide.clear();
-                    wide.extend(elements(data).into_iter().map(T::widen));
-                } else {
-                    for (sum, next) in wide.iter_mut().zip(elements(data)) {
-                        *sum = T::combine(op, *sum, next.widen());
-                    }
-                }
-            }
-            let Some(data) = self.data_mut(dst.segment) else {
-                return;
-            };
-            let place = &mut data[dst.range()][range.clone()];
-            for (bytes, sum) in place.chunks_exact_mut(size).zip(&wide) {
-                let finished = T::finish(op, *sum, sources.len());
-                bytes.copy_from_slice(bytemuck::bytes_of(&T::narrow(finished)));
-            }
-            done += BLOCK;
         }
     }
 

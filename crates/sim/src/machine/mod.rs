@@ -37,6 +37,7 @@ mod guards;
 mod issue;
 mod loads;
 mod memory;
+mod moves;
 mod origins;
 mod outside;
 mod packets;

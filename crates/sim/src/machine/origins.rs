@@ -5,22 +5,19 @@
 
 use super::memory::Located;
 use super::pieces::Pieces;
-use ringwork_isa::{Contributions, Piece};
+use ringwork_isa::Contributions;
 
 /// The origin of everything, by rank.
 #[derive(Debug, Default)]
 pub(crate) struct Origins {
     /// By segment: a rank is in few.
     ranks: Vec<Vec<(u32, Pieces)>>,
-    /// What is being moved; kept for its room.
-    moved: Contributions,
 }
 
 impl Origins {
     pub(crate) fn new(ranks: u32) -> Origins {
         Origins {
             ranks: std::iter::repeat_with(Vec::new).take(ranks as usize).collect(),
-            moved: Contributions::default(),
         }
     }
 
@@ -36,61 +33,13 @@ impl Origins {
 
     pub(crate) fn read(&mut self, at: &Located) -> Contributions {
         let mut all = Contributions::default();
-        self.read_into(at, &mut all);
+        self.pieces(at).read(at.start..at.end, |piece| all.push(piece));
         all
-    }
-
-    fn read_into(&mut self, at: &Located, out: &mut Contributions) {
-        out.clear();
-        self.pieces(at).read(at.start..at.end, |piece| out.push(piece));
-    }
-
-    /// All of it, if it is one piece.
-    fn whole(&mut self, at: &Located) -> Option<Piece> {
-        self.pieces(at).whole(at.start..at.end)
     }
 
     /// Writes as many bytes as `what` has, from `at.start` on.
     pub(crate) fn write(&mut self, at: &Located, what: &Contributions) {
         self.pieces(at).write(at.start, what.pieces());
-    }
-
-    pub(crate) fn copy(&mut self, dst: &Located, src: &Located) {
-        if let Some(piece) = self.whole(src) {
-            self.pieces(dst).write(dst.start, &[piece]);
-            return;
-        }
-        let mut moved = std::mem::take(&mut self.moved);
-        self.read_into(src, &mut moved);
-        self.write(dst, &moved);
-        self.moved = moved;
-    }
-
-    pub(crate) fn reduce(&mut self, dst: &Located, sources: &[Located]) {
-        let Some((first, rest)) = sources.split_first() else {
-            return;
-        };
-        if let Some(sum) = self.sum_of_whole(first, rest) {
-            self.pieces(dst).write(dst.start, &[sum]);
-            return;
-        }
-        let mut sum = self.read(first);
-        let mut next = std::mem::take(&mut self.moved);
-        for source in rest {
-            self.read_into(source, &mut next);
-            sum = sum.plus(&next);
-        }
-        self.moved = next;
-        self.write(dst, &sum);
-    }
-
-    /// The sum, if each source is one piece.
-    fn sum_of_whole(&mut self, first: &Located, rest: &[Located]) -> Option<Piece> {
-        let mut sum = self.whole(first)?;
-        for source in rest {
-            sum = sum.plus(&self.whole(source)?);
-        }
-        Some(sum)
     }
 
     pub(crate) fn release(&mut self, segment: u32) {
@@ -104,7 +53,7 @@ impl Origins {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use ringwork_isa::Counted;
+    use ringwork_isa::{Counted, Piece};
 
     fn at(start: u64, end: u64) -> Located {
         Located {

@@ -40,6 +40,7 @@ impl Machine {
         if state.memory.is_hollow() {
             return Ok(());
         }
+        state.catch_up();
         state
             .memory
             .host(segment, offset, bytes.len())?
@@ -96,6 +97,7 @@ impl Machine {
         if state.memory.is_hollow() {
             return Ok(vec![0; len]);
         }
+        state.catch_up();
         state
             .memory
             .host(segment, offset, len)
@@ -114,6 +116,7 @@ impl Machine {
         origin: &Contributions,
     ) -> std::result::Result<(), SimError> {
         let mut state = self.inner.state.borrow_mut();
+        state.catch_up();
         if let Some((origins, at)) = state.memory.host_origins(segment, offset, origin.bytes())? {
             origins.write(&at, origin);
         }
@@ -132,6 +135,7 @@ impl Machine {
         bytes: u64,
     ) -> std::result::Result<Contributions, SimError> {
         let mut state = self.inner.state.borrow_mut();
+        state.catch_up();
         let found = state.memory.host_origins(segment, offset, bytes)?;
         Ok(found.map_or_else(
             || Contributions::of(Counted::NOTHING, 0, bytes),

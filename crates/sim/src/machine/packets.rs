@@ -108,11 +108,9 @@ impl State {
                 op,
                 ..
             } = *taking;
-            if let [source] = sources[..] {
-                self.memory.copy(&dst, &source);
-            } else {
-                self.memory.reduce(&dst, &sources, dtype, op);
-            }
+            let now = self.now();
+            let moved = self.memory.move_reduced(&dst, &sources, (dtype, op), (now, now));
+            self.core(core).reduced = moved;
             let combine = dst.bytes().saturating_mul(sources.len() as u64 - 1);
             self.fetch(core, (&sources, Fetch::Waiting), Some(dst), combine, Reply::Done);
         }

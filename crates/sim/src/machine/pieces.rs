@@ -72,17 +72,6 @@ impl Pieces {
         Some((leaf, index))
     }
 
-    /// All of a range, if it is one piece or part of one.
-    pub(crate) fn whole(&mut self, range: Range<u64>) -> Option<Piece> {
-        let (leaf, index) = self.find(range.start)?;
-        let found = &self.leaves[leaf].all[index];
-        let part = range.start - found.start..range.end.checked_sub(found.start)?;
-        if part == (0..found.piece.bytes()) {
-            return Some(found.piece.clone());
-        }
-        (part.end <= found.piece.bytes() && !part.is_empty()).then(|| found.piece.part(part))
-    }
-
     /// Every piece or part of one in a range, and what is between them.
     pub(crate) fn read(&mut self, range: Range<u64>, mut each: impl FnMut(Piece)) {
         let (leaf, index) = self.find(range.start).unwrap_or((0, 0));

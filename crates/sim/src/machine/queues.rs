@@ -46,10 +46,12 @@ impl State {
         let notice = self.keep(notice);
         let start = now.saturating_add(self.queue_start());
         let after_ps = self.slot_access_ps(slot.memory, slot.bytes());
+        let moved = self.memory.move_payload(&slot, data);
         let sent = self.send_between(start, rank, slot.rank, slot.bytes());
         match sent {
             Sent::Final { arrival_ps, .. } => {
                 let there = arrival_ps.saturating_add(after_ps);
+                self.memory.arrives(moved, now, there);
                 self.trace.transfer(rank, slot.rank, start, there, slot.bytes());
                 self.queue.push(there.max(floor), Event::Put(core, notice));
             }
@@ -57,6 +59,7 @@ impl State {
                 let purpose = Purpose::Put {
                     core,
                     notice,
+                    moved,
                     after_ps,
                     start_ps: start,
                     bytes: slot.bytes(),
@@ -65,7 +68,6 @@ impl State {
                 self.set_purpose(flow, purpose);
             }
         }
-        self.memory.store(&slot, data);
         Ok(Progress::Done)
     }
 
@@ -87,8 +89,9 @@ impl State {
         let cost = self
             .queue_start()
             .saturating_add(self.slot_access_ps(slot.memory, slot.bytes()));
-        let loaded = self.memory.load(&slot);
         let now = self.now();
+        self.memory.catch_up(now);
+        let loaded = self.memory.load(&slot);
         let (rank, end) = (self.core(core).rank, now.saturating_add(cost));
         self.trace.transfer(rank, rank, now, end, slot.bytes());
         let ticket = self.ticket(core, Until::At(end));

@@ -4,6 +4,7 @@ use super::Options;
 use super::error::{Stuck, StuckOn};
 use super::guards::{Guards, Inflight, Until};
 use super::memory::{Located, Memory};
+use super::moves::Moved;
 use super::signals::Signals;
 use super::trace::Trace;
 use crate::net::{Flow, LinkClass, Network};
@@ -49,11 +50,13 @@ pub(crate) enum Purpose {
         start_ps: Ps,
         bytes: u64,
         from: u32,
+        moved: Option<Moved>,
     },
     /// A message to a neighbour's slot.
     Put {
         core: u32,
         notice: u32,
+        moved: Option<Moved>,
         /// What it takes from its arrival until it is in the slot.
         after_ps: Ps,
         /// For the trace: when it began, how many bytes, and between whom.
@@ -94,6 +97,8 @@ pub(crate) struct Queued {
     pub(crate) sequence: u64,
     pub(crate) src: Option<Located>,
     pub(crate) dst: Located,
+    /// The data of a store.
+    pub(crate) moved: Option<Moved>,
 }
 
 /// What a core waits for, if it is a signal.
@@ -161,6 +166,8 @@ pub(crate) enum Reply {
     Done,
     Value(i32),
     Tested(bool),
+    /// What has been loaded; `None` if no data is kept.
+    Loaded(Option<Moved>),
     Other(Box<Result<Answer>>),
 }
 
@@ -195,6 +202,8 @@ pub(crate) struct Core {
     pub(crate) polling: bool,
     /// Everything posted with a known arrival has arrived by then.
     pub(crate) floor_ps: Ps,
+    /// When the engine that works for it is done.
+    pub(crate) computing_until_ps: Ps,
     pub(crate) inflight: Inflight,
     pub(crate) guards: Guards,
     /// Notifications that have arrived before what they must follow.
@@ -205,6 +214,8 @@ pub(crate) struct Core {
     pub(crate) fetches: u32,
     pub(crate) fetched_ps: Ps,
     pub(crate) combine_bytes: u64,
+    /// What its reduction writes when it is done.
+    pub(crate) reduced: Option<Moved>,
     pub(crate) waiting: Option<Waiting>,
     /// When it asked for the signals that it waits for together.
     pub(crate) asked_ps: Ps,
@@ -284,10 +295,7 @@ impl State {
             .iter()
             .map(|m| !m.bandwidth.is_unlimited() || m.latency_ps > 0)
             .collect();
-        let per_rank = memories.iter().map(|m| LinkClass {
-            bandwidth: m.bandwidth,
-            latency_ps: m.latency_ps,
-        });
+        let per_rank = memories.iter().map(|m| LinkClass::new(m.bandwidth, m.latency_ps));
         let classes = if ports.contains(&true) {
             (0..ranks).flat_map(|_| per_rank.clone()).collect()
         } else {
@@ -310,14 +318,15 @@ impl State {
             queue: VecDeque::new(),
             refused: VecDeque::new(),
         };
+        let fabric = std::sync::Arc::clone(&topology.fabric);
+        let mut network = Network::new(fabric, classes, topology.switching);
+        if options.trace {
+            network.keep_uses();
+        }
         State {
             queue: EventQueue::new(),
             first_port: topology.fabric.links().end,
-            network: Network::new(
-                std::sync::Arc::clone(&topology.fabric),
-                classes,
-                topology.switching,
-            ),
+            network,
             memory: Memory::new(options, ranks, memories.len()),
             signals: Signals::default(),
             cores: Vec::new(),
@@ -343,6 +352,12 @@ impl State {
     #[inline]
     pub(crate) fn now(&self) -> Ps {
         self.queue.now()
+    }
+
+    /// Does to memory what is due by now.
+    pub(crate) fn catch_up(&mut self) {
+        let now = self.now();
+        self.memory.catch_up(now);
     }
 
     /// A running core. Numbers come from ourselves, so it is there; a stale one is a bug of ours.
@@ -382,6 +397,7 @@ impl State {
             open: false,
             polling: false,
             floor_ps: 0,
+            computing_until_ps: 0,
             inflight: Inflight::default(),
             guards: Guards::default(),
             parked: Vec::new(),
@@ -389,6 +405,7 @@ impl State {
             fetches: 0,
             fetched_ps: 0,
             combine_bytes: 0,
+            reduced: None,
             waiting: None,
             asked_ps: 0,
             recent: [Recent::default(); 2],

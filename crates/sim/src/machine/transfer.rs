@@ -2,10 +2,12 @@
 
 use super::guards::Until;
 use super::memory::Located;
+use super::moves::Moved;
 use super::state::{Event, Purpose, Queued, Reply, State};
 use crate::net::Sent;
 use crate::time::Ps;
 use ringwork_isa::Work;
+use ringwork_isa::stepped::Payload;
 
 /// How the bytes of another chip begin their way to a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +20,19 @@ pub(crate) enum Fetch {
 
 impl State {
     /// Hands a transfer to a DMA engine or its queue, and says when it is over; `None` if both are full.
-    pub(crate) fn post(&mut self, core: u32, src: Option<&Located>, dst: &Located) -> Option<Until> {
+    /// `data` is what a store writes; a copy takes it from `src` when it begins.
+    pub(crate) fn post(
+        &mut self,
+        core: u32,
+        src: Option<&Located>,
+        dst: &Located,
+        data: Option<&Payload>,
+    ) -> Option<Until> {
         let (now, rank) = (self.now(), self.core(core).rank);
         let engines = &mut self.engines[rank as usize];
         if engines.dma_free_ps.is_empty() || engines.dma_free_ps.iter().any(|free| *free <= now) {
-            return Some(self.transfer(core, src, dst, None));
+            let moved = data.and_then(|data| self.memory.move_payload(dst, data));
+            return Some(self.transfer(core, (src, dst, moved), None));
         }
         if engines.queue.len() >= self.topology.chip.dma.queue as usize {
             engines.refused.push_back(core);
@@ -35,24 +45,34 @@ impl State {
             state.guards.read(src, until);
         }
         state.guards.written(dst, until);
+        let moved = data.and_then(|data| self.memory.move_payload(dst, data));
         self.engines[rank as usize].queue.push_back(Queued {
             core,
             sequence,
             src: src.copied(),
             dst: *dst,
+            moved,
         });
         Some(until)
     }
 
     /// Sends a transfer on its way now, and says when it is over. `sequence` if it was queued before.
     #[inline(always)]
-    fn transfer(&mut self, core: u32, src: Option<&Located>, dst: &Located, sequence: Option<u64>) -> Until {
+    fn transfer(
+        &mut self,
+        core: u32,
+        (src, dst, mut moved): (Option<&Located>, &Located, Option<Moved>),
+        sequence: Option<u64>,
+    ) -> Until {
         let (now, rank, bytes) = (self.now(), self.core(core).rank, dst.bytes());
         let from = src.map_or(rank, |src| src.rank);
         if from == rank && from != dst.rank && !self.has_ports {
             let start = now.saturating_add(self.topology.chip.dma.start_ps);
+            if let Some(src) = src {
+                moved = self.memory.move_between(dst, src, (now, start));
+            }
             let sent = self.send_between(start, from, dst.rank, bytes);
-            return self.follow(core, sent, (src, dst), sequence, (from, start, bytes));
+            return self.follow(core, sent, (src, dst, moved), sequence, (from, start, bytes));
         }
         let mut path = std::mem::take(&mut self.path);
         path.clear();
@@ -70,6 +90,9 @@ impl State {
         let start = now
             .saturating_add(request)
             .saturating_add(self.topology.chip.dma.start_ps);
+        if let Some(src) = src {
+            moved = self.memory.move_between(dst, src, (now, start));
+        }
         let sent = if path.is_empty() {
             Sent::Final {
                 injected_ps: start,
@@ -79,7 +102,7 @@ impl State {
             self.network.send(now, start, &path, charged)
         };
         self.path = path;
-        self.follow(core, sent, (src, dst), sequence, (from, start, bytes))
+        self.follow(core, sent, (src, dst, moved), sequence, (from, start, bytes))
     }
 
     /// Sends bytes from one rank to another; memories cost nothing.
@@ -110,7 +133,7 @@ impl State {
         &mut self,
         core: u32,
         sent: Sent,
-        (src, dst): (Option<&Located>, &Located),
+        (src, dst, moved): (Option<&Located>, &Located, Option<Moved>),
         queued: Option<u64>,
         (from, start_ps, bytes): (u32, Ps, u64),
     ) -> Until {
@@ -123,6 +146,7 @@ impl State {
                 arrival_ps,
             } => {
                 state.floor_ps = state.floor_ps.max(arrival_ps);
+                self.memory.arrives(moved, now, arrival_ps);
                 self.trace.transfer(from, dst.rank, start_ps, arrival_ps, bytes);
                 if let Some(sequence) = queued {
                     // The low bits: no core has 2^32 transfers under way.
@@ -144,6 +168,7 @@ impl State {
                     start_ps,
                     bytes,
                     from,
+                    moved,
                 };
                 self.set_purpose(flow, purpose);
                 let until = Until::Sequence(sequence);
@@ -179,7 +204,8 @@ impl State {
             return;
         }
         if let Some(next) = engines.queue.pop_front() {
-            self.transfer(next.core, next.src.as_ref(), &next.dst, Some(next.sequence));
+            let what = (next.src.as_ref(), &next.dst, next.moved);
+            self.transfer(next.core, what, Some(next.sequence));
         }
         if let Some(core) = self.engines[rank as usize].refused.pop_front() {
             self.retry(core);
@@ -283,6 +309,8 @@ impl State {
         } else {
             ready
         };
+        let reduced = self.core(core).reduced.take();
+        self.memory.arrives(reduced, now, end);
         self.open_at(core, end);
     }
 

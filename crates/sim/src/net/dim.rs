@@ -5,7 +5,8 @@
 //! - **DIM-2 (outermost first).** A route crosses dimensions from the outermost inward; before a dimension
 //!   that is reached through a gateway it walks to that gateway.
 
-use super::shape::{Attach, Level, LinkClass, Shape};
+use super::protocol::LinkClass;
+use super::shape::{Attach, Level, Shape};
 use crate::time::Rate;
 
 /// The kinds of rows.
@@ -303,14 +304,8 @@ fn wire(dim: &mut Dim, level: &Level, places: u32, wiring: &mut Wiring) {
     let owners = places / dim.owner_div();
     let (div, door) = (dim.owner_div(), dim.gateway.unwrap_or(0));
     let place_of = |owner: u32| owner * div + door;
-    let half = LinkClass {
-        latency_ps: level.link.latency_ps / 2,
-        ..level.link
-    };
-    let rest = LinkClass {
-        latency_ps: level.link.latency_ps - half.latency_ps,
-        ..level.link
-    };
+    let half = level.link.map_latency(|latency_ps| latency_ps / 2);
+    let rest = level.link.map_latency(|latency_ps| latency_ps - latency_ps / 2);
     let rows = owners / dim.size;
     let mut blocking = Rate::UNLIMITED;
     if let Shape::Switch { core, .. } = &level.shape {
@@ -376,10 +371,7 @@ fn wire(dim: &mut Dim, level: &Level, places: u32, wiring: &mut Wiring) {
     }
     if let Row::Switch { core: core @ Some(_) } = &mut dim.row {
         *core = Some(wiring.next_link());
-        let class = wiring.class(LinkClass {
-            bandwidth: blocking,
-            latency_ps: 0,
-        });
+        let class = wiring.class(LinkClass::new(blocking, 0));
         for row in 0..rows {
             wiring.link([dim.switch_base + row, dim.switch_base + rows + row], class);
         }

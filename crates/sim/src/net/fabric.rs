@@ -1,7 +1,8 @@
 //! The fabric: every link of a machine, and the way from each place to each other.
 
 use super::dim::{self, ABSENT, Dim, Wiring};
-use super::shape::{Level, LinkClass};
+use super::protocol::LinkClass;
+use super::shape::Level;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -160,6 +161,20 @@ impl Fabric {
     #[must_use]
     pub fn works(&self, link: u32) -> bool {
         self.ends[link as usize] != ABSENT && self.class_of[link as usize] != FAILED
+    }
+
+    /// Whether it has the same links, and messages take the same ways.
+    #[must_use]
+    pub(crate) fn behaves_as(&self, other: &Fabric) -> bool {
+        let ways = match (&self.router, &other.router) {
+            (Router::Dimensions(_), Router::Dimensions(_)) => true,
+            (Router::Shortest(mine), Router::Shortest(others)) => mine == others,
+            _ => false,
+        };
+        ways && self.ends == other.ends
+            && self
+                .links()
+                .all(|link| self.class(link) == other.class(link) && self.works(link) == other.works(link))
     }
 
     /// A place that cannot reach every other place, or be reached from it; `None` if there is none.

@@ -19,8 +19,8 @@
 //! - **NET-3 (conservation).** A link's bytes are the sum over the messages booked on it.
 
 use super::fabric::Fabric;
+use super::protocol::LinkClass;
 use super::route::Routes;
-use super::shape::LinkClass;
 use crate::time::{Ps, Rate};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -76,34 +76,46 @@ pub enum Step {
 #[derive(Clone, Copy, Debug)]
 struct Booking {
     arrival: Ps,
+    start: Ps,
     tail_in: Ps,
     end: Ps,
+    bytes: u64,
     flow: u32,
     hop: u32,
+}
+
+impl Booking {
+    fn on(&self, link: u32) -> Use {
+        Use {
+            link,
+            start: self.start,
+            end: self.end,
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// A message's time on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    pub(crate) link: u32,
+    pub(crate) start: Ps,
+    pub(crate) end: Ps,
+    pub(crate) bytes: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Link {
     /// What it does, kept here because it is asked for whenever the rest is.
-    class: LinkClass,
+    bandwidth: Rate,
+    latency_ps: Ps,
+    /// The class of a link with protocols: where in [`Network::protocols`] it is.
+    protocols: Option<u16>,
     /// When the last settled message is through.
     free_at: Ps,
     busy_ps: Ps,
     bytes: u64,
     bookings: VecDeque<Booking>,
-}
-
-impl Link {
-    /// Forgets bookings that are never withdrawn any more (NET-2).
-    #[inline]
-    fn settle(&mut self, now: Ps) {
-        while let Some(first) = self.bookings.front()
-            && first.arrival <= now
-        {
-            self.free_at = first.end;
-            self.bookings.pop_front();
-        }
-    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -125,9 +137,13 @@ pub struct Network {
     free: Vec<u32>,
     routes: Routes,
     switching: Switching,
+    /// Classes of links with several protocols.
+    protocols: Vec<LinkClass>,
     /// Wake-ups that the owner of the clock must queue.
     wakes: Vec<(Ps, Flow)>,
     displaced: Vec<Booking>,
+    /// Messages that have had their turn on a link, if that is kept.
+    uses: Option<Vec<Use>>,
     /// Books one link at a time; for the test that holds the two ways against each other.
     pub(crate) hop_by_hop: bool,
 }
@@ -137,13 +153,20 @@ impl Network {
     #[must_use]
     pub fn new(fabric: Arc<Fabric>, ports: Vec<LinkClass>, switching: Switching) -> Network {
         // No way leads over a link that failed; it has some class.
-        let nothing = LinkClass {
-            bandwidth: Rate::UNLIMITED,
-            latency_ps: 0,
-        };
+        let nothing = LinkClass::new(Rate::UNLIMITED, 0);
+        let mut protocols: Vec<LinkClass> = Vec::new();
         let classes = fabric.links().map(|link| fabric.class(link).unwrap_or(nothing));
-        let quiet = |class| Link {
-            class,
+        let quiet = |class: LinkClass| Link {
+            bandwidth: class.bandwidth,
+            latency_ps: class.latency_ps,
+            protocols: class.protocols().next().and_then(|_| {
+                let known = protocols.iter().position(|other| *other == class);
+                let index = known.unwrap_or_else(|| {
+                    protocols.push(class);
+                    protocols.len() - 1
+                });
+                u16::try_from(index).ok()
+            }),
             free_at: 0,
             busy_ps: 0,
             bytes: 0,
@@ -151,6 +174,7 @@ impl Network {
         };
         Network {
             links: classes.chain(ports).map(quiet).collect(),
+            protocols,
             fabric,
             messages: Vec::new(),
             free: Vec::new(),
@@ -158,7 +182,40 @@ impl Network {
             switching,
             wakes: Vec::new(),
             displaced: Vec::new(),
+            uses: None,
             hop_by_hop: false,
+        }
+    }
+
+    /// Keeps which message was on which link, and when.
+    pub(crate) fn keep_uses(&mut self) {
+        self.uses = Some(Vec::new());
+    }
+
+    /// Every message's time on every link, as far as it is kept; also of those that are still to come.
+    pub(crate) fn uses(&self) -> Vec<Use> {
+        let Some(uses) = &self.uses else {
+            return Vec::new();
+        };
+        let booked = (0..self.link_count()).zip(&self.links).flat_map(|(link, state)| {
+            let bookings = state.bookings.iter();
+            bookings.map(move |turn| turn.on(link))
+        });
+        uses.iter().copied().chain(booked).collect()
+    }
+
+    /// Forgets bookings of a link that are never withdrawn any more (NET-2).
+    #[inline]
+    fn settle(&mut self, link: u32, now: Ps) {
+        let state = &mut self.links[link as usize];
+        while let Some(first) = state.bookings.front()
+            && first.arrival <= now
+        {
+            state.free_at = first.end;
+            if let Some(uses) = &mut self.uses {
+                uses.push(first.on(link));
+            }
+            state.bookings.pop_front();
         }
     }
 
@@ -173,14 +230,20 @@ impl Network {
         self.routes.find(&self.fabric, src, dst, out)
     }
 
-    fn class(&self, link: u32) -> LinkClass {
-        self.links[link as usize].class
+    /// The rate and the latency of a link for a message of so many bytes.
+    #[inline(always)]
+    fn class(&self, link: u32, bytes: u64) -> (Rate, Ps) {
+        let link = &self.links[link as usize];
+        match link.protocols {
+            None => (link.bandwidth, link.latency_ps),
+            Some(index) => self.protocols[usize::from(index)].of(bytes),
+        }
     }
 
     /// The time a first byte needs along a path without traffic.
     #[must_use]
     pub fn latency_ps(&self, path: &[u32]) -> Ps {
-        path.iter().map(|link| self.class(*link).latency_ps).sum()
+        path.iter().map(|link| self.class(*link, 0).1).sum()
     }
 
     /// Bytes that a link has carried or is booked to, and the time it takes for them.
@@ -213,19 +276,28 @@ impl Network {
     #[inline]
     pub fn send(&mut self, now: Ps, depart: Ps, path: &[u32], bytes: u64) -> Sent {
         let depart = depart.max(now);
-        if let ([link], true) = (path, depart == now)
-            && let link = &mut self.links[*link as usize]
-            && link.bookings.is_empty()
+        if let ([number], true) = (path, depart == now)
+            && self.links[*number as usize].bookings.is_empty()
         {
-            let class = link.class;
-            let service = class.bandwidth.time_ps(bytes);
-            let injected_ps = link.free_at.max(now).saturating_add(service);
+            let (rate, latency_ps) = self.class(*number, bytes);
+            let link = &mut self.links[*number as usize];
+            let service = rate.time_ps(bytes);
+            let start = link.free_at.max(now);
+            let injected_ps = start.saturating_add(service);
             link.free_at = injected_ps;
             link.busy_ps += service;
             link.bytes += bytes;
+            if let Some(uses) = &mut self.uses {
+                uses.push(Use {
+                    link: *number,
+                    start,
+                    end: injected_ps,
+                    bytes,
+                });
+            }
             return Sent::Final {
                 injected_ps,
-                arrival_ps: injected_ps.saturating_add(class.latency_ps),
+                arrival_ps: injected_ps.saturating_add(latency_ps),
             };
         }
         self.send_far(now, depart, path, bytes)
@@ -294,14 +366,16 @@ impl Network {
         let (mut arrival, mut tail_in, mut injected, mut settled) = (arrival, tail_in, arrival, true);
         let mut stop = None;
         for (hop, link) in path.iter().enumerate().skip(hop as usize) {
-            let class = self.class(*link);
-            let service = class.bandwidth.time_ps(bytes);
+            let (rate, latency_ps) = self.class(*link, bytes);
+            let service = rate.time_ps(bytes);
             // A path has far fewer than 2^32 links.
             #[allow(clippy::cast_possible_truncation, reason = "checked by MAX_LINKS")]
             let booking = Booking {
                 arrival,
+                start: arrival,
                 tail_in,
                 end: service,
+                bytes,
                 flow,
                 hop: hop as u32,
             };
@@ -315,11 +389,11 @@ impl Network {
             settled &= arrival <= now;
             let whole = match self.switching {
                 Switching::CutThrough(0) => 0,
-                Switching::CutThrough(flit) => class.bandwidth.time_ps(flit.min(bytes)),
+                Switching::CutThrough(flit) => rate.time_ps(flit.min(bytes)),
                 Switching::StoreAndForward => end - start,
             };
-            arrival = start.saturating_add(class.latency_ps).saturating_add(whole);
-            tail_in = end.saturating_add(class.latency_ps);
+            arrival = start.saturating_add(latency_ps).saturating_add(whole);
+            tail_in = end.saturating_add(latency_ps);
             // After one wait, more are likely: the message books its other links when it reaches them.
             let crowded = start > booking.arrival || self.hop_by_hop;
             if crowded && hop + 1 < path.len() && arrival > now {
@@ -353,8 +427,8 @@ impl Network {
 
     /// Takes a turn on a link: when it starts and ends. `turn.end` comes in as the time of service.
     fn claim(&mut self, now: Ps, link: u32, mut turn: Booking) -> (Ps, Ps) {
-        let state = &mut self.links[link as usize];
-        state.settle(now);
+        self.settle(link, now);
+        let state = &self.links[link as usize];
         let place = state
             .bookings
             .partition_point(|other| other.arrival <= turn.arrival);
@@ -362,6 +436,7 @@ impl Network {
             .checked_sub(1)
             .map_or(state.free_at, |before| state.bookings[before].end);
         let start = turn.arrival.max(free);
+        turn.start = start;
         turn.end = start.saturating_add(turn.end).max(turn.tail_in);
         if state
             .bookings
@@ -373,6 +448,9 @@ impl Network {
         let state = &mut self.links[link as usize];
         if turn.arrival <= now {
             state.free_at = turn.end;
+            if let Some(uses) = &mut self.uses {
+                uses.push(turn.on(link));
+            }
         } else {
             state.bookings.insert(place, turn);
         }
@@ -388,7 +466,7 @@ impl Network {
             for (hop, link) in path.iter().enumerate().skip(booking.hop as usize + 1) {
                 let mine = |other: &Booking| other.flow == booking.flow && other.hop as usize == hop;
                 // A settled booking may be of an earlier message of the same number.
-                self.links[*link as usize].settle(now);
+                self.settle(*link, now);
                 if let Some(place) = self.links[*link as usize].bookings.iter().position(mine) {
                     let below = stack.len();
                     self.withdraw(*link, place, &mut stack);
@@ -407,12 +485,11 @@ impl Network {
     }
 
     fn withdraw(&mut self, link: u32, place: usize, stack: &mut Vec<Booking>) {
-        let service = |bytes: u64| self.class(link).bandwidth.time_ps(bytes);
+        let service = |bytes: u64| self.class(link, bytes).0.time_ps(bytes);
         let mut released = (0, 0);
         for booking in self.links[link as usize].bookings.range(place..) {
-            let bytes = self.messages[booking.flow as usize].bytes;
-            released.0 += bytes;
-            released.1 += service(bytes);
+            released.0 += booking.bytes;
+            released.1 += service(booking.bytes);
         }
         let state = &mut self.links[link as usize];
         state.bytes -= released.0;

@@ -1,15 +1,7 @@
 //! Shapes: how one level of a machine is wired, before any link exists.
 
-use crate::time::{Ps, Rate};
-
-/// What a wire does: its rate in one direction, and how long the first byte takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LinkClass {
-    /// Bytes a second, in one direction.
-    pub bandwidth: Rate,
-    /// From the first byte leaving to the first byte arriving.
-    pub latency_ps: Ps,
-}
+use super::protocol::LinkClass;
+use crate::time::Rate;
 
 /// How the members of one level are joined.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@ fn level(shape: Shape, gigabytes: u64, latency_ns: u64) -> Level {
     Level {
         name: "x".into(),
         shape,
-        link: LinkClass {
-            bandwidth: Rate::per_second(gigabytes * 1_000_000_000).unwrap(),
-            latency_ps: latency_ns * 1000,
-        },
+        link: LinkClass::new(
+            Rate::per_second(gigabytes * 1_000_000_000).unwrap(),
+            latency_ns * 1000,
+        ),
         one_way: false,
         attach: Attach::Each,
     }
@@ -143,7 +143,7 @@ proptest! {
         let shape = [Shape::Ring(16), Shape::Torus(vec![4, 4]), Shape::Mesh(vec![2, 3, 4]), Shape::FatTree { down: vec![4, 4], up: vec![2] }][shape].clone();
         // Odd latencies and rates: no two arrivals coincide, so that FIFO has only one meaning.
         let mut level = level(shape, 1, 0);
-        level.link = LinkClass { bandwidth: Rate::per_second(7_919_000_003).unwrap(), latency_ps: 104_729 };
+        level.link = LinkClass::new(Rate::per_second(7_919_000_003).unwrap(), 104_729);
         let fabric = fabric(&[level]);
         let n = fabric.places();
         let messages: Vec<_> = raw.iter().enumerate().map(|(i, (at, src, dst, bytes))| (at * 61 + i as u64, src % n, dst % n, *bytes)).filter(|m| m.1 != m.2).collect();
@@ -160,7 +160,7 @@ proptest! {
     ) {
         let shape = [Shape::Ring(6), Shape::Torus(vec![3, 3]), Shape::Mesh(vec![2, 2, 2])][shape].clone();
         let mut level = level(shape, 1, 0);
-        level.link = LinkClass { bandwidth: Rate::per_second(7_919_000_003).unwrap(), latency_ps: 104_729 };
+        level.link = LinkClass::new(Rate::per_second(7_919_000_003).unwrap(), 104_729);
         let fabric = fabric(&[level]);
         let n = fabric.places();
         let (mut messages, mut early) = (Vec::new(), Vec::new());

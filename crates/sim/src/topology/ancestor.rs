@@ -49,10 +49,7 @@ pub(crate) fn read(top: &Table<'_>, chip: &mut Chip) -> Result<Wired, ConfigErro
     let pes = pes(&cube)?;
     read_chip(top, &cube, chip)?;
     let port = link(&cube, "ucie", "128 GB/s", "8 ns")?;
-    let crossing = LinkClass {
-        latency_ps: port.latency_ps.saturating_mul(2),
-        ..port
-    };
+    let crossing = port.map_latency(|latency_ps| latency_ps.saturating_mul(2));
     // The way out of a SIP is through its centre cube, where its reduction ends.
     let centre = (h / 2)
         .saturating_mul(w)
@@ -61,14 +58,12 @@ pub(crate) fn read(top: &Table<'_>, chip: &mut Chip) -> Result<Wired, ConfigErro
     let outer = Level {
         name: "sip".into(),
         shape: between_shape(&sips)?,
-        link: LinkClass {
-            bandwidth: sips
-                .get("bandwidth")
+        link: LinkClass::new(
+            sips.get("bandwidth")
                 .map_or(Ok(port.bandwidth), |r| r.unit(units::bandwidth))?,
-            latency_ps: sips
-                .get("latency")
+            sips.get("latency")
                 .map_or(Ok(crossing.latency_ps), |r| r.unit(units::duration))?,
-        },
+        ),
         one_way: false,
         attach: Attach::Gateway(centre),
     };
@@ -148,16 +143,15 @@ fn link(
         .transpose()?;
     let value = |name: &str| table.as_ref().and_then(|t| t.get(name));
     let default = |problem| cube.reader.error(problem);
-    Ok(LinkClass {
-        bandwidth: match value("bandwidth") {
-            Some(reader) => reader.unit(units::bandwidth)?,
-            None => units::bandwidth(bandwidth).map_err(default)?,
-        },
-        latency_ps: match value("latency") {
-            Some(reader) => reader.unit(units::duration)?,
-            None => units::duration(latency).map_err(default)?,
-        },
-    })
+    let bandwidth = match value("bandwidth") {
+        Some(reader) => reader.unit(units::bandwidth)?,
+        None => units::bandwidth(bandwidth).map_err(default)?,
+    };
+    let latency_ps = match value("latency") {
+        Some(reader) => reader.unit(units::duration)?,
+        None => units::duration(latency).map_err(default)?,
+    };
+    Ok(LinkClass::new(bandwidth, latency_ps))
 }
 
 fn read_chip(top: &Table<'_>, cube: &Table<'_>, chip: &mut Chip) -> Result<(), ConfigError> {

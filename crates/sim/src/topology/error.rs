@@ -30,6 +30,9 @@ pub enum Impossible {
     /// A route that comes back to where it has been.
     #[error("the route passes {0} twice; list every stop once")]
     RouteLoop(u32),
+    /// Two protocols of one name.
+    #[error("there are two protocols `{0}`; remove or rename one of them")]
+    ProtocolTwice(String),
     /// A key that another kind of network has.
     #[error("`{0}` has no effect on {1}; remove it")]
     NoEffect(&'static str, String),

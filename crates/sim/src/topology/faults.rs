@@ -2,7 +2,7 @@
 
 use super::error::Impossible;
 use super::units;
-use crate::net::Fabric;
+use crate::net::{Fabric, LinkClass};
 use ringwork_yaml::{ConfigError, Reader};
 
 /// Reads the list `faults`: links that failed or are slower than the others.
@@ -42,13 +42,21 @@ pub(crate) fn read(reader: &Reader<'_>, fabric: &mut Fabric) -> Result<(), Confi
                 continue;
             };
             if let Some(bandwidth) = fault.get("bandwidth") {
-                class.bandwidth = bandwidth.unit(units::bandwidth)?;
+                // Protocols keep their efficiency.
+                let (old, new) = (class.bandwidth, bandwidth.unit(units::bandwidth)?);
+                class = if class.protocols().next().is_none() {
+                    LinkClass::new(new, class.latency_ps)
+                } else {
+                    class.map_bandwidth(|rate| new.scaled(rate.get() as f64 / old.get() as f64))
+                };
             }
             if let Some(factor) = fault.get("factor") {
-                class.bandwidth = class.bandwidth.scaled(factor.factor(1e6)?);
+                let factor = factor.factor(1e6)?;
+                class = class.map_bandwidth(|rate| rate.scaled(factor));
             }
             if let Some(latency) = fault.get("latency") {
-                class.latency_ps = latency.unit(units::duration)?;
+                let latency_ps = latency.unit(units::duration)?;
+                class = class.map_latency(|_| latency_ps);
             }
             fabric.reclass(link, class);
         }

@@ -2,8 +2,18 @@
 
 use super::error::Impossible;
 use super::network::{SHAPE_KEYS, Wired, count_places, level, link_class};
-use crate::net::{ExplicitLink, Fabric, LinkClass, MAX_LINKS, MAX_PLACES, Router, Switching};
+use crate::net::{ExplicitLink, Fabric, MAX_LINKS, MAX_PLACES, Router, Switching};
 use ringwork_yaml::{ConfigError, Problem, Reader, Table};
+
+const LINK_KEYS: [&str; 7] = [
+    "from",
+    "to",
+    "bandwidth",
+    "latency",
+    "protocols",
+    "direction",
+    "lanes",
+];
 
 /// Links written down one by one.
 pub(super) fn explicit(table: &Table<'_>) -> Result<Wired, ConfigError> {
@@ -12,7 +22,7 @@ pub(super) fn explicit(table: &Table<'_>) -> Result<Wired, ConfigError> {
     let most = u64::from(chips) + u64::from(switches) - 1;
     let mut links = Vec::new();
     for item in table.need("links", "[{from: 0, to: 1, ...}]")?.list()? {
-        let link = item.table(&["from", "to", "bandwidth", "latency", "direction", "lanes"])?;
+        let link = item.table(&LINK_KEYS)?;
         let (from, to) = (
             link.need("from", "0")?.count(0, most)?,
             link.need("to", "1")?.count(0, most)?,
@@ -33,10 +43,7 @@ pub(super) fn explicit(table: &Table<'_>) -> Result<Wired, ConfigError> {
             .get("direction")
             .map_or(Ok(true), |r| r.word(&[("both", true), ("one-way", false)]))?;
         let lanes = link.get("lanes").map_or(Ok(1), |r| r.count(1, 1024))?;
-        let class = LinkClass {
-            bandwidth: class.bandwidth.scaled(f64::from(lanes)),
-            ..class
-        };
+        let class = class.map_bandwidth(|rate| rate.scaled(f64::from(lanes)));
         links.push(ExplicitLink { from, to, class });
         if both {
             links.push(ExplicitLink {

@@ -184,6 +184,28 @@ impl Topology {
         }
     }
 
+    /// Whether every program takes the same time on another machine, as far as that can be told without running one: the
+    /// names do not count, nor do slow ranks where computing takes no time.
+    #[must_use]
+    pub fn behaves_as(&self, other: &Topology) -> bool {
+        let computes = |of: &Topology| {
+            !(of.chip.vector.is_unlimited() && of.chip.matrix.is_unlimited() && of.chip.array.is_none())
+        };
+        self.levels
+            .iter()
+            .map(|l| (&l.shape, l.link, l.one_way, l.attach))
+            .eq(other
+                .levels
+                .iter()
+                .map(|l| (&l.shape, l.link, l.one_way, l.attach)))
+            && self.fabric.behaves_as(&other.fabric)
+            && self.switching == other.switching
+            && self.chip == other.chip
+            && self.unit == other.unit
+            && self.cores_per_chip == other.cores_per_chip
+            && (self.speed == other.speed || !computes(self))
+    }
+
     /// Chips.
     #[must_use]
     pub fn chips(&self) -> u32 {

@@ -3,27 +3,31 @@
 use super::error::Impossible;
 use super::irregular::{explicit, groups, read_routes};
 use super::units;
-use crate::net::{Attach, Fabric, Level, LinkClass, MAX_LINKS, MAX_PLACES, Router, Shape, Switching};
+use crate::net::{
+    Attach, Fabric, Level, LinkClass, MAX_LINKS, MAX_PLACES, MAX_PROTOCOLS, Router, Shape, Switching,
+};
 use crate::time::Rate;
 use ringwork_yaml::{ConfigError, Problem, Reader, Table};
 
-pub(super) const SHAPE_KEYS: [&str; 9] = [
+pub(super) const SHAPE_KEYS: [&str; 10] = [
     "kind",
     "size",
     "dims",
     "bandwidth",
     "latency",
+    "protocols",
     "direction",
     "blocking",
     "down",
     "up",
 ];
-pub(crate) const NETWORK_KEYS: [&str; 17] = [
+pub(crate) const NETWORK_KEYS: [&str; 18] = [
     "kind",
     "size",
     "dims",
     "bandwidth",
     "latency",
+    "protocols",
     "direction",
     "blocking",
     "down",
@@ -37,13 +41,14 @@ pub(crate) const NETWORK_KEYS: [&str; 17] = [
     "routes",
     "groups",
 ];
-const LEVEL_KEYS: [&str; 12] = [
+const LEVEL_KEYS: [&str; 13] = [
     "name",
     "kind",
     "size",
     "dims",
     "bandwidth",
     "latency",
+    "protocols",
     "direction",
     "blocking",
     "down",
@@ -216,10 +221,42 @@ fn blocking(table: &Table<'_>) -> Result<Rate, ConfigError> {
 }
 
 pub(super) fn link_class(table: &Table<'_>) -> Result<LinkClass, ConfigError> {
-    Ok(LinkClass {
-        bandwidth: table.need("bandwidth", "50 GB/s")?.unit(units::bandwidth)?,
-        latency_ps: table.need("latency", "500 ns")?.unit(units::duration)?,
-    })
+    let bandwidth = table.need("bandwidth", "50 GB/s")?.unit(units::bandwidth)?;
+    let Some(protocols) = table.get("protocols") else {
+        let latency_ps = table.need("latency", "500 ns")?.unit(units::duration)?;
+        return Ok(LinkClass::new(bandwidth, latency_ps));
+    };
+    if let Some(latency) = table.get("latency") {
+        let here = "a link with `protocols`: each of them has its own".to_owned();
+        return Err(latency.error(Impossible::NoEffect("latency", here)));
+    }
+    read_protocols(&protocols, bandwidth)
+}
+
+/// Reads a list of protocols: `{name: LL, latency: 0.6 us, efficiency: 0.25}`.
+fn read_protocols(reader: &Reader<'_>, bandwidth: Rate) -> Result<LinkClass, ConfigError> {
+    let (mut all, mut names) = (Vec::new(), Vec::new());
+    for item in reader.list()? {
+        let table = item.table(&["name", "latency", "efficiency", "up_to"])?;
+        let name = table.need("name", "LL")?;
+        if names.contains(&name.text()?) {
+            return Err(name.error(Impossible::ProtocolTwice(units::shorten(name.text()?))));
+        }
+        names.push(name.text()?);
+        let efficiency = table.need("efficiency", "0.95")?.factor(1.0)?;
+        all.push((
+            bandwidth.scaled(efficiency),
+            table.need("latency", "500 ns")?.unit(units::duration)?,
+            table.get("up_to").map(|r| r.unit(units::bytes)).transpose()?,
+        ));
+    }
+    if all.is_empty() || all.len() > MAX_PROTOCOLS {
+        return Err(reader.error(Problem::OutOfRange {
+            got: format!("{} protocols", all.len()),
+            wanted: format!("1 to {MAX_PROTOCOLS}"),
+        }));
+    }
+    Ok(LinkClass::with_protocols(all))
 }
 
 /// Checks that a machine of these levels is not too large, and counts its places.

@@ -234,3 +234,83 @@ fn a_key_of_another_kind_of_network_is_refused() {
     let level = format!("levels: [{{kind: ring, size: 4, dims: [4], {links}}}]\n");
     assert!(refused(&level).contains("`dims` has no effect"));
 }
+
+#[test]
+fn protocols_that_make_no_sense_are_refused_with_their_line() {
+    let with = |protocols: &str| {
+        refused(&format!(
+            "network:\n  kind: ring\n  size: 4\n  bandwidth: 50 GB/s\n  protocols: {protocols}\n"
+        ))
+    };
+    for (protocols, expected) in [
+        ("[]", "t.yaml:5: network.protocols: 0 protocols is out of range"),
+        ("[{name: LL, efficiency: 0.5}]", "the key `latency` is missing"),
+        ("[{name: LL, latency: 1 us}]", "the key `efficiency` is missing"),
+        (
+            "[{name: LL, latency: 1 us, efficency: 0.5}]",
+            "did you mean `efficiency`?",
+        ),
+        ("[{name: LL, latency: 1 us, efficiency: 1.5}]", "out of range"),
+        (
+            "[{name: LL, latency: 1 us, efficiency: 1}, {name: LL, latency: 2 us, efficiency: 1}]",
+            "there are two protocols `LL`; remove or rename one of them",
+        ),
+    ] {
+        let error = with(protocols);
+        assert!(error.contains(expected), "{protocols}: {error}");
+    }
+    let both = refused(
+        "network:\n  kind: ring\n  size: 4\n  bandwidth: 50 GB/s\n  latency: 1 us\n  protocols: [{name: LL, latency: 1 us, efficiency: 1}]\n",
+    );
+    assert!(both.starts_with("t.yaml:5: "), "{both}");
+    assert!(
+        both.contains("`latency` has no effect on a link with `protocols`"),
+        "{both}"
+    );
+}
+
+#[test]
+fn every_number_of_a_real_machine_has_its_source_in_the_yaml() {
+    let real = PRESETS.iter().map(|preset| preset.0).filter(|name| {
+        let described = [
+            "ring", "line", "mesh", "torus", "full", "switch", "fat-tree", "nodes", "sip6",
+        ];
+        !described.iter().any(|kind| name.starts_with(kind))
+    });
+    let sources = [
+        "data sheet",
+        "Data sheet",
+        "assumed",
+        "tuning.cc",
+        "Google Cloud",
+        "paper",
+        "CloudMatrix384",
+        "user guide",
+        "preset",
+        "published",
+        "specifications",
+        "reference architecture",
+    ];
+    for name in real {
+        let numbered = name.replace('N', "2").replace(['X', 'Y', 'Z'], "4");
+        let text = preset_yaml(&numbered).unwrap();
+        for (at, line) in text.lines().enumerate() {
+            let numbers = ["bandwidth:", "latency:", "vector:", "matrix:", "launch:"];
+            if line.trim_start().starts_with('#') || !numbers.iter().any(|key| line.contains(key)) {
+                continue;
+            }
+            // On the line itself, or in the comment above the group of lines that it is in.
+            let before = text.lines().take(at + 1).collect::<Vec<_>>();
+            let told = before
+                .iter()
+                .rev()
+                .take(8)
+                .any(|line| line.contains('#') && sources.iter().any(|source| line.contains(source)));
+            assert!(told, "{name}: no source for `{line}`");
+        }
+        let topology = Topology::preset(&numbered).unwrap();
+        if name != "h100x8" {
+            assert_eq!(topology.free_inside_chips(), None, "{name}");
+        }
+    }
+}

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod arrivals;
 mod data;
 mod failures;
 mod invariants;

@@ -196,3 +196,53 @@ fn a_kernel_sees_its_own_notifications_whatever_they_still_wait_for() {
         assert!(machine.now_ps() > 0);
     }
 }
+
+/// Tiles of 100 ns (1,000 bytes at 10 GB/s) that take as long, half as long and twice as long to compute with.
+#[test]
+fn the_next_tile_is_loaded_while_this_one_is_computed_with() {
+    let tiles = 8u64;
+    for compute_ps in [50_000, 100_000, 200_000] {
+        let machine = topology(&format!(
+            "network: {{kind: line, size: 2, bandwidth: 10 GB/s, latency: 1 us}}\n\
+             chip: {{memory: {{bandwidth: 10 GB/s, latency: 0}}, vector: {} GB/s}}\n",
+            1000 * 1000 / compute_ps
+        ));
+        let t = timed(&machine, 1000, 1000, move |core, d| async move {
+            if d.me > 0 {
+                return Ok(());
+            }
+            for _ in 0..tiles {
+                let _tile = core.load(d.buffer).await?;
+                core.spend(ringwork_isa::Work::Vector {
+                    elements: 1000,
+                    dtype: ringwork_isa::Dtype::U8,
+                })
+                .await?;
+            }
+            Ok(())
+        });
+        // The first load, then the slower of the two for each tile, then the faster once at the end.
+        let (slow, fast) = (compute_ps.max(100_000), compute_ps.min(100_000));
+        assert_eq!(t, tiles * slow + fast, "{compute_ps}");
+    }
+}
+
+#[test]
+fn what_follows_arithmetic_waits_for_it_unless_it_is_a_load() {
+    let machine = topology(
+        "network: {kind: line, size: 2, bandwidth: 10 GB/s, latency: 1 us}\nchip: {vector: 1 GB/s}\n",
+    );
+    let t = timed(&machine, 1000, 1000, move |core, d| async move {
+        if d.me == 0 {
+            core.spend(ringwork_isa::Work::Vector {
+                elements: 1000,
+                dtype: ringwork_isa::Dtype::U8,
+            })
+            .await?;
+            core.notify(d.signal(0).on(d.rank(1))?, Notify::Add(1)).await
+        } else {
+            core.wait(d.signal(0), Compare::Ge, 1).await
+        }
+    });
+    assert_eq!(t, 1_000_000 + 1_000_000);
+}

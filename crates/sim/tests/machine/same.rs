@@ -99,7 +99,7 @@ fn traces_are_the_same_bytes_in_every_build() {
             "ring-8 400a3e270a0517cb 901112b3d208a5a5",
             "torus-4x2 4772986acddc0f91 add73a8095cae2bd",
             "h100x8 edffb9fad9217fb5 031491332344d3d1",
-            "v100x8 708b6d4e66e8fea3 943d39e99c18a831",
+            "v100x8 4c30a1b02e13b1a5 6d7c2d528613535e",
             "nodes-2x4 f17214a13e151f71 17feb970b135be25",
         ]
     );
