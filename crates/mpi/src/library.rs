@@ -50,7 +50,9 @@ impl Library {
     /// If there is none, or it is not an MPI that this crate knows.
     pub fn find() -> Result<Library> {
         let mut tried = Vec::new();
-        for name in candidates(|name| std::env::var(name).ok()) {
+        let names = candidates(|name| std::env::var(name).ok());
+        let beside = names.iter().filter_map(|name| beside_launcher(name));
+        for name in beside.chain(names.iter().cloned()) {
             match Loaded::open(&name, true) {
                 Ok(loaded) => return Library::of(name, loaded),
                 Err(cause) => tried.push(cause),
@@ -147,6 +149,15 @@ fn candidates(get: impl Fn(&str) -> Option<String>) -> Vec<String> {
         names.extend((!mpich).then_some(OPEN_MPI));
     }
     names.into_iter().map(str::to_owned).collect()
+}
+
+/// The library of that name that was installed with the launcher, in the folder `lib` beside that of its programs: its daemon
+/// on this host is the parent of this process. So a launcher in an environment of Python finds its own library.
+fn beside_launcher(name: &str) -> Option<String> {
+    let parent = std::os::unix::process::parent_id();
+    let daemon = std::fs::read_link(format!("/proc/{parent}/exe")).ok()?;
+    let library = daemon.parent()?.parent()?.join("lib").join(name);
+    library.is_file().then(|| library.to_string_lossy().into_owned())
 }
 
 fn dialect_of(name: &str, version: &str, is_open_mpi: bool) -> Option<Dialect> {
