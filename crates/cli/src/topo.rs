@@ -78,8 +78,8 @@ fn list(as_json: bool) {
         say!("{name:<width$}  {about}");
     }
     say!(
-        "\nN, X, Y and Z are numbers: ring-8, torus-4x4x4. These are networks alone: what a kernel does inside a chip takes no \
-         time. `ringwork topo show NAME --yaml` is where to start your own."
+        "\nN, X, Y and Z are numbers: ring-8, torus-4x4x4. Those from ring-N on are networks alone: what a kernel does inside a \
+         chip takes no time. `ringwork topo show NAME --yaml` is where to start your own."
     );
 }
 
