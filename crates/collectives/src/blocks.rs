@@ -5,8 +5,8 @@ use crate::team::Turn;
 use ringwork_isa::{Core, Erased, In, Out, Rank, Result, Shared, Sources, Span, part_range};
 use std::ops::Range;
 
-/// The block for rank `to` in a slot with one block of `each` elements for every other rank; its first `len`
-/// elements.
+/// The first `len` elements of the block for rank `to`, in a slot with one block of `each` elements for every other
+/// rank.
 #[track_caller]
 pub(crate) fn block(slot: Shared, each: usize, to: usize, len: usize) -> Result<Shared> {
     let start = place(slot.rank(), slot.ranks() as usize, to) * each;

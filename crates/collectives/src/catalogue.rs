@@ -51,11 +51,11 @@ pub struct Entry {
     pub collective: Collective,
     /// How, by name.
     pub algorithm: Algorithm,
-    /// What it needs of a domain.
+    /// The resources of a domain that it needs.
     pub needs: Needs,
 }
 
-/// What an algorithm needs of a domain in addition to its data.
+/// The resources of a domain that an algorithm needs in addition to its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// A [`Team`] whose scratch it stages data in.
@@ -68,7 +68,7 @@ pub enum Needs {
     Queues,
 }
 
-/// What a domain offers to an algorithm, as one member holds it. A handle: copy it freely.
+/// The resources of a domain for an algorithm, as handles of one member. Copy them freely.
 #[derive(Clone, Copy, Debug)]
 pub enum Resources {
     /// Scratch, barrier and counters; perhaps packets.
@@ -146,7 +146,7 @@ pub fn find(collective: Collective, algorithm: Algorithm) -> Option<&'static Ent
 /// The entry of a collective whose algorithm has this name or alias.
 ///
 /// # Errors
-/// What there is instead, and what was probably meant.
+/// The names that exist, and the one that was probably meant.
 pub fn named(collective: Collective, name: &str) -> std::result::Result<&'static Entry, String> {
     let wanted = one_of(of(collective).map(|entry| entry.algorithm), name);
     let wanted = wanted.map_err(|instead| format!("{collective} has {instead}"))?;
@@ -162,10 +162,11 @@ pub fn algorithm(name: &str) -> std::result::Result<Algorithm, String> {
     one_of(Algorithm::ALL.into_iter().filter(used), name).map_err(|instead| format!("there is {instead}"))
 }
 
-/// The algorithm with this name, among those that the caller can use.
+/// The algorithm with this name, among the `usable` ones.
 ///
 /// # Errors
-/// A sentence without its beginning: "no algorithm of this name", what was probably meant, and what there is.
+/// The second half of a sentence: that there is no such algorithm, the name that was probably meant, and the
+/// names that exist.
 pub fn one_of(usable: impl Iterator<Item = Algorithm>, name: &str) -> std::result::Result<Algorithm, String> {
     let usable: Vec<Algorithm> = usable.collect();
     let wanted = name.parse().ok().filter(|wanted| usable.contains(wanted));
@@ -202,7 +203,7 @@ impl Entry {
     /// Whether it runs with this many members, on a grid of these sides if they form one.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it does not.
     pub fn fits(&self, ranks: u32, grid: Option<&[u32]>) -> std::result::Result<(), String> {
         let name = self.algorithm;
         if self.needs == Needs::Packets && ranks > MAX_RANKS {
@@ -226,7 +227,7 @@ impl Entry {
     /// Whether it can reduce elements of this type by `op`; yes if it reduces nothing.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     pub fn reduces_by(&self, op: ReduceOp, dtype: Dtype) -> std::result::Result<(), String> {
         if !self.collective.reduces() {
             return Ok(());
@@ -333,7 +334,8 @@ async fn in_window<C: Core>(core: &C, entry: &Entry, team: Team, call: Call<'_>)
     }
 }
 
-/// The output in the window. If the input `counts` and lies elsewhere, it is copied there.
+/// Returns the output, which must lie in the window. If this member has an input (`counts`) that lies elsewhere, it is
+/// copied there first.
 async fn in_place<C: Core>(core: &C, team: Team, x: In, y: Out, counts: bool) -> Result<Shared> {
     let data = of_window(team, y.span())?;
     if counts && x.span() != y.span() {

@@ -159,7 +159,7 @@ impl Room {
         })
     }
 
-    /// The packets that every rank reads.
+    /// The place of this rank's packet to all ranks.
     #[inline(always)]
     pub(crate) fn for_all(&self) -> &Packets {
         &self.first

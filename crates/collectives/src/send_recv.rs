@@ -41,9 +41,9 @@ impl Post {
         ranks as usize * 2 * LABEL_WORDS
     }
 
-    /// A post over memory and signals that nothing else touches (but posts of other element types may): slots,
-    /// of which each peer gets an equal part, [`label_words`](Post::label_words) of labels, and a signal for
-    /// each rank in `sent` and in `taken`.
+    /// A post over memory and signals that only posts use, also those of other element types: slots, of which each peer
+    /// gets an equal part, [`label_words`](Post::label_words) of labels, and a signal for each rank in `sent` and in
+    /// `taken`.
     ///
     /// # Errors
     /// If they are not of one domain, or too few.
@@ -80,13 +80,13 @@ impl Post {
         self.slots.len() / self.slots.ranks() as usize / 2
     }
 
-    /// The chunks of a message: at least one.
+    /// Cuts a message into chunks; an empty message has one.
     fn cut(&self, len: usize) -> impl Iterator<Item = Range<usize>> {
         let empty = (len == 0).then_some(0..0);
         empty.into_iter().chain(chunks(len, self.each()))
     }
 
-    /// Half `count & 1` of the slot for `peer`, and its label; both mine.
+    /// Half `count & 1` of my slot for `peer`, and its label.
     #[track_caller]
     fn half(&self, peer: Rank, count: i32) -> Result<(Shared, Shared<i64>)> {
         let index = peer.0 as usize * 2 + usize::from(count & 1 != 0);

@@ -29,7 +29,7 @@ pub struct Table {
 /// The most rows.
 const MAX_ROWS: usize = 4096;
 
-/// What a row of the built-in table is for.
+/// The ranks and cores that a row of the built-in table applies to.
 #[derive(Clone, Copy)]
 struct Seats {
     ranks: Option<u64>,
@@ -59,7 +59,7 @@ impl Seats {
 }
 
 impl Default for Table {
-    /// What was measured on two cores; the `README.md` of this crate has the measurements.
+    /// The fastest algorithms measured on two cores; the `README.md` of this crate has the measurements.
     fn default() -> Table {
         let mut rows = Vec::new();
         let mut row = |collective, seats: Seats, bytes: Option<u64>, algorithm| {
@@ -143,7 +143,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// A table of these rows, the first that fits counting.
+    /// A table of these rows. The first row that fits a call is used.
     ///
     /// # Errors
     /// If there are too many, or one names an algorithm that is not exact, or that its collective does not have.

@@ -47,8 +47,7 @@ impl Team {
     /// of what was staged.
     pub const STEP_CELLS: u32 = 4;
 
-    /// A team over a scratch buffer, a barrier and step counters that nothing else uses, except for other teams over
-    /// the same three.
+    /// A team over a scratch buffer, a barrier and step counters. Only teams over the same three may use them.
     ///
     /// # Errors
     /// If the three are not of one domain, or there are fewer than [`STEP_CELLS`](Team::STEP_CELLS).
@@ -165,7 +164,7 @@ impl Team {
         Ok((packets, lines))
     }
 
-    /// The word at which the ring begins: after both halves.
+    /// The index of the ring's first word: after both halves of the packet memory.
     #[inline]
     fn ring_at(&self, lines: usize) -> usize {
         2 * self.ranks() as usize * lines * LINE_WORDS
@@ -255,7 +254,8 @@ impl Team {
         self.turn_within(core, len, MOVED_WITHIN_BYTES).await
     }
 
-    /// The same, if only one rank stages. Each rank does so less often, so its places rotate further.
+    /// Begins an operation in which only one rank stages. A given rank stages less often then, so its places rotate
+    /// further.
     #[flat]
     pub(crate) async fn turn_of_one<C: Core>(&self, core: &C, len: usize) -> Result<Turn> {
         self.turn_within(core, len, 2 * MOVED_WITHIN_BYTES).await
@@ -304,7 +304,7 @@ fn packets_of(ranks: usize) -> usize {
     2 * ranks + ring_packets(ranks)
 }
 
-/// Every member, from me on and around.
+/// Every member, beginning with me and wrapping around.
 #[inline(always)]
 pub(crate) fn members(me: Rank, ranks: u32) -> impl Iterator<Item = (Rank, usize)> {
     (0..ranks).map(move |step| {

@@ -33,10 +33,10 @@ pub struct WindowBuffer<T> {
     elements: PhantomData<T>,
 }
 
-/// Elements that are copied at once by what goes through a whole buffer.
+/// The number of elements that a loop over a whole buffer copies at once.
 const BLOCK: usize = 1024;
 
-/// What a window buffer has in the window, whatever its type.
+/// The untyped part of a window buffer: its place in the window.
 #[derive(Debug)]
 pub(crate) struct Held {
     segment: Arc<Attached>,
@@ -180,7 +180,7 @@ impl<T: Element> WindowBuffer<T> {
         self.write(index, &[value])
     }
 
-    /// The values in turn, each as it is when its block is copied out.
+    /// Iterates over the values. They are copied out block by block while the iterator runs.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + '_ {
         let mut block = [T::zeroed(); BLOCK];
         (0..self.len()).map(move |index| {
@@ -207,7 +207,7 @@ impl<T: Element> WindowBuffer<T> {
         self.fill_with(|_| value);
     }
 
-    /// Sets every element to what `value` makes of its index.
+    /// Sets every element `i` to `value(i)`.
     pub fn fill_with(&mut self, mut value: impl FnMut(usize) -> T) {
         self.by_blocks(|_, start, block| {
             for (index, element) in (start..).zip(block) {
@@ -216,7 +216,7 @@ impl<T: Element> WindowBuffer<T> {
         });
     }
 
-    /// Sets every element to what `change` makes of its index and of what it was.
+    /// Sets every element `i` with the value `x` to `change(i, x)`.
     pub fn update(&mut self, mut change: impl FnMut(usize, T) -> T) {
         self.by_blocks(|buffer, start, block| {
             // Within the buffer by the bounds of the loop.
@@ -227,7 +227,8 @@ impl<T: Element> WindowBuffer<T> {
         });
     }
 
-    /// Lets `make` make the values of each block, from an element on, and copies them in.
+    /// Calls `make` for each block, with the index of its first element and the space for its values, and copies these
+    /// in.
     fn by_blocks(&mut self, mut make: impl FnMut(&Self, usize, &mut [T])) {
         let mut block = [T::zeroed(); BLOCK];
         for start in (0..self.len()).step_by(BLOCK) {
@@ -238,7 +239,7 @@ impl<T: Element> WindowBuffer<T> {
         }
     }
 
-    /// Byte offset of `len` elements from `start` on, if they are all inside.
+    /// The byte offset of elements `start..start + len`, if they are all inside.
     fn place(&self, start: usize, len: usize) -> Option<u64> {
         let inside = start.checked_add(len).is_some_and(|end| end <= self.len());
         inside.then(|| (start * T::DTYPE.bytes()) as u64)

@@ -121,7 +121,7 @@ pub(crate) struct Chooser {
     columns: [Vec<(u64, Algorithm, usize)>; Collective::ALL.len()],
     /// The last choice, for programs that repeat a call.
     last: Cell<Option<(Call, Algorithm)>>,
-    /// The choices that were printed already.
+    /// The choices that have been printed.
     said: RefCell<BTreeSet<(usize, Algorithm, u32)>>,
     /// For each of [`Collective::ALL`]: the algorithm that the program has set.
     asked: [Option<(Algorithm, Why)>; Collective::ALL.len()],
@@ -180,7 +180,7 @@ impl Chooser {
     /// Sets the algorithm of `operation`; `None` returns to the rules.
     ///
     /// # Errors
-    /// What there is instead.
+    /// The algorithms that exist instead.
     pub(crate) fn ask(&mut self, operation: Collective, way: Option<Algorithm>) -> Result<()> {
         let wrong = |problem| Error::arguments("set_algorithm", problem);
         choosable_named(operation.name()).map_err(wrong)?;
@@ -303,7 +303,7 @@ mod tests {
             assert_eq!(two.choose(operation, 8 << 10, false), Algorithm::Staged);
             assert_eq!(many.choose(operation, 8 << 10, false), Algorithm::Packet);
         }
-        // The two have a core each, the many share them.
+        // Two ranks have a core each; the larger number shares cores.
         assert_eq!(
             two.choose(Collective::Broadcast, 1 << 20, true),
             Algorithm::WindowPull

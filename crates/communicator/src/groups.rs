@@ -23,7 +23,7 @@ impl Communicator {
             Ok(Some(segment)) => self.attendant.offer(segment).map(Some),
             _ => Ok(None),
         };
-        // Dropped on every path out of here, which withdraws the offer.
+        // The offer is withdrawn when this is dropped, on every path out of here.
         let offer = offered.unwrap_or_else(|error| {
             made = Err(error.into());
             None

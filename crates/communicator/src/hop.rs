@@ -25,10 +25,11 @@ const BATCHES: u32 = 20;
 const EXCHANGES: u32 = 20;
 /// Polls before the core is yielded: the other rank may share it.
 const LOOKS: u32 = 3000;
-/// Numbers of one measurement: its exchanges, and one for "I have left".
+/// The numbers that one measurement may use: one for each exchange, and one that says that the rank has left.
 const NUMBERS: u32 = 1 << 12;
 const LEFT: u32 = NUMBERS - 1;
-/// Ranks that share a core switch at every exchange: no batch begins after this time.
+/// No batch begins after this time. Ranks that share a core would need much longer, because they switch at every
+/// exchange.
 const LIMIT: Duration = Duration::from_millis(20);
 
 impl Communicator {

@@ -165,8 +165,9 @@ impl Communicator {
         Ok(comm)
     }
 
-    /// Whether [`from_env`](Communicator::from_env) would take what the environment says to every rank alike: `RINGWORK_TIMEOUT`,
-    /// `RINGWORK_ALGO` and `RINGWORK_CCL`. For programs that start ranks: so it is said once, and not by each of them.
+    /// Checks the variables that are the same for every rank, as [`from_env`](Communicator::from_env) would:
+    /// `RINGWORK_TIMEOUT`, `RINGWORK_ALGO` and `RINGWORK_CCL`. For programs that start ranks, so that a mistake is
+    /// reported once and not by each rank.
     ///
     /// # Errors
     /// [`Error::BadEnvironment`]: the variable, and what is wrong with it.

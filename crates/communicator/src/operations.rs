@@ -49,7 +49,7 @@ impl Station {
         )
     }
 
-    /// Through the scratch; in two phases if the requested algorithm is for data in the window.
+    /// All-reduce through the scratch. Runs in two phases if the requested algorithm is for data in the window.
     fn all_reduce_staged(
         &self,
         core: &NativeCore,
@@ -82,7 +82,7 @@ impl Station {
         core.run(packet(core, self.team(x.dtype()), x, y, op))
     }
 
-    /// A function of its own, flat like that for packets: in one function, each would slow the other down.
+    /// A separate function, flat like the one for packets: in one function, the two would slow each other down.
     #[inline(never)]
     fn all_reduce_in_window(
         &self,
@@ -114,7 +114,7 @@ impl Station {
             output if way == Algorithm::Packet => self.staged(reducing, input, output, |core, x, y| {
                 self.all_reduce_into_in_packets(core, x, y, op)
             }),
-            // In the window, after one copy to the place of the result.
+            // Runs in the window, after one copy of the input to the place of the output.
             AnyOutput::Window(held) if way.needs_window() => self.call(reducing, |core| {
                 with_input(core, input, |x| core.run(copy(core, held.region(), x)))?;
                 self.all_reduce_in_window(core, held, op, way)
@@ -394,7 +394,7 @@ impl Station {
         }
     }
 
-    /// A collective without a function of its own here: as the catalogue has it, from `input` or in place.
+    /// A collective without a method of its own: runs its entry of the catalogue, from `input` or in place.
     #[inline(never)]
     pub(crate) fn collective(
         &self,
@@ -564,7 +564,7 @@ impl Station {
         }
     }
 
-    /// As [`choose`](Self::choose), for what can be pulled from an input in the window.
+    /// As [`choose`](Self::choose), for collectives that can pull from an input in the window.
     fn choose_input(&self, operation: Collective, bytes: usize, input: &AnyInput<'_>) -> Algorithm {
         match self.choose(operation, bytes, input.in_window()) {
             Algorithm::WindowPull => Algorithm::WindowInput,

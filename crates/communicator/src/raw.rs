@@ -43,7 +43,7 @@ pub struct RawBuffer {
     writable: bool,
 }
 
-// SAFETY: it is an address. Its maker answers for the memory behind it (RAW-1), on whichever thread.
+// SAFETY: it is an address. Whoever made it guarantees the memory behind it (RAW-1), on every thread.
 unsafe impl Send for RawBuffer {}
 // SAFETY: as above; a shared `RawBuffer` gives out the same address.
 unsafe impl Sync for RawBuffer {}

@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A rank's core and its place in the communicator's segment.
+/// Makes the calls: a rank's core, and its place in the communicator's segment.
 #[derive(Debug)]
 pub(crate) struct Station {
     core: NativeCore,
@@ -188,7 +188,8 @@ impl Station {
             if self.size() == 1 {
                 return Ok(());
             }
-            // In packets, because their lines can be prefetched for writing; those of the barrier's counters cannot.
+            // A barrier uses packets, because their lines can be prefetched for writing; the lines of the barrier's
+            // counters cannot.
             core.lend_mut(Dtype::U8, &mut [0][..], |nothing| {
                 let (x, y) = (nothing.into(), nothing.into());
                 core.run(packet_chunk(core, &self.room, x, y, ReduceOp::Max))

@@ -6,7 +6,7 @@ use ringwork_isa::{Algorithm, Collective};
 /// The algorithm of a collective that a user names, if a communicator can use it.
 ///
 /// # Errors
-/// What there is instead.
+/// The algorithms that exist instead.
 pub(crate) fn named(collective: Collective, name: &str) -> Result<Algorithm, String> {
     catalogue::one_of(choices(collective), name).map_err(|instead| match catalogue::named(collective, name) {
         Ok(entry) => format!(
@@ -39,7 +39,7 @@ pub fn choosable() -> impl Iterator<Item = Collective> {
 /// The collective that a user names.
 ///
 /// # Errors
-/// What there is instead.
+/// The collectives that exist instead.
 pub(crate) fn choosable_named(name: &str) -> Result<Collective, String> {
     choosable()
         .find(|collective| collective.name() == name)

@@ -36,7 +36,7 @@ pub(crate) struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The worker still makes calls.
+/// The worker is still making calls.
 #[derive(Debug)]
 pub(crate) struct NotYet;
 
@@ -99,7 +99,7 @@ impl Worker {
 
     fn order(&self, order: Order) {
         if let Some(orders) = &self.orders {
-            // If the worker has ended, the receiver of the answer learns it.
+            // If the worker has ended, the receiver of the answer gets an error.
             let _ = orders.send(order);
         }
     }

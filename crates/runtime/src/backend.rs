@@ -100,13 +100,13 @@ pub(crate) enum Order {
     Follows { task: u64, before: u64 },
     /// A part of a task will be submitted to its chip with this number.
     Sent { id: u64, task: u64 },
-    /// A closure on the host begins; until it ends the host is that.
+    /// A closure on the host begins. Until it ends, what the host does is done by this closure.
     HostBegins { task: u64, name: String },
     /// It has ended.
     HostEnds { task: u64 },
     /// The host has waited: for all tasks, or until some have ended and there was room.
     Waited { all: bool },
-    /// These bytes of an arena are handed out anew; tasks that had them before have ended.
+    /// These bytes of an arena are allocated again; the tasks that used them before have ended.
     HandedOut { segment: Segment, bytes: Range<u64> },
 }
 
@@ -125,7 +125,7 @@ fn host_span(segment: Segment, at: u64, len: usize) -> Span {
     }
 }
 
-/// What a host does that waits for a signal and has seen it, or that only asks.
+/// The instruction that a host performs when it has waited for a signal, or only tests it.
 fn host_look(signal: Signal, compare: Compare, operand: i32, waits: bool) -> Instruction {
     if waits {
         Instruction::Wait {
@@ -207,7 +207,8 @@ pub(crate) trait Waiter: Send + Sync {
 /// What a platform does for a worker. Chips are named by their position among the worker's devices.
 pub(crate) trait Backend: Send {
     fn create(&mut self, plan: &SegmentPlan) -> Result<()>;
-    /// Joins a domain that spans other workers of this host; false if its chips cannot map memory of this host.
+    /// Maps the memory of a domain that spans other workers of this host; false if the chips cannot map memory of this
+    /// host.
     fn join(&mut self, _segment: &HostSegment, _plan: &SegmentPlan) -> Result<bool> {
         Ok(false)
     }
@@ -223,7 +224,8 @@ pub(crate) trait Backend: Send {
     fn read(&self, segment: Segment, rank: Rank, offset: u64, bytes: &mut [u8]) -> bool;
     /// The current value of a signal, with acquire order; `None` if there is no such signal.
     fn peek(&self, signal: &Signal) -> Option<i32>;
-    /// Whether a signal compares so now, for a host that waits for that, or that only asks; `None` if there is none.
+    /// Whether the comparison holds for a signal now, for a host that waits for it or only tests it; `None` if there is
+    /// no such signal.
     fn holds(&self, signal: &Signal, (compare, operand): (Compare, i32), _waits: bool) -> Option<bool> {
         self.peek(signal).map(|value| compare.holds(value, operand))
     }
@@ -234,11 +236,11 @@ pub(crate) trait Backend: Send {
     fn watch(&mut self, _signals: &[Signal]) -> bool {
         false
     }
-    /// Lets what is in flight arrive while no task runs; whether a signal that is [watched](Self::watch) changed.
+    /// Completes the transfers in flight while no task runs. Returns whether a [watched](Self::watch) signal changed.
     fn settle(&mut self) -> bool {
         false
     }
-    /// Whether virtual time passes right now: what the host would read now depends on when it reads.
+    /// Whether virtual time passes right now, so that what the host reads depends on the moment at which it reads.
     fn moving(&self) -> bool {
         false
     }
@@ -284,11 +286,11 @@ pub(crate) trait Backend: Send {
     fn timeline(&self) -> Option<Timeline> {
         None
     }
-    /// Whether it wants to [hear](Backend::hear) what orders the tasks of the graph.
+    /// Whether this platform [needs to know](Backend::hear) what orders the tasks of the graph.
     fn is_told(&self) -> bool {
         false
     }
-    /// Hears what orders the tasks of the graph, in the order in which it comes about.
+    /// Takes note of one fact that orders tasks of the graph. Facts come in the order in which they became true.
     fn hear(&mut self, _order: Order) {}
     /// Races and misused signals that were found since this was last asked.
     fn take_faults(&mut self) -> Vec<TaskFault> {

@@ -35,12 +35,12 @@ pub struct NodeBuilder {
     pub(crate) on_long_wait: Option<OnLongWait>,
 }
 
-/// Hears that the host waits, and says whether to go on.
+/// Called while the host waits; returns whether to go on.
 pub(crate) type OnWait = Arc<dyn Fn() -> bool + Send + Sync>;
-/// Hears of waits that last for seconds.
+/// Called for waits that last for seconds.
 pub(crate) type OnLongWait = Box<dyn FnMut(&str) + Send>;
 
-/// Hears of every step of every chip's bring-up: device, process id, step.
+/// Called at every step of every chip's bring-up: device, process id, step.
 pub(crate) type OnStep = Box<dyn FnMut(Device, u32, &str)>;
 
 impl std::fmt::Debug for NodeBuilder {
@@ -163,16 +163,17 @@ impl NodeBuilder {
         self
     }
 
-    /// Hears, about ten times a second, that a thread of the host waits for tasks, on that thread. If it returns false the
-    /// node is interrupted, as by an [`Interrupter`](crate::Interrupter): for hosts that must look for signals themselves.
+    /// Calls `hear` about ten times a second on each thread of the host that waits for tasks. If it returns false, the
+    /// node is interrupted, as by an [`Interrupter`](crate::Interrupter): for hosts that must look for signals
+    /// themselves.
     #[must_use]
     pub fn on_wait(mut self, hear: impl Fn() -> bool + Send + Sync + 'static) -> NodeBuilder {
         self.on_wait = Some(Arc::new(hear));
         self
     }
 
-    /// Hears once of every wait of the host that lasts longer than a few seconds, long before its limit: which chips it
-    /// waits for, and what each does. For programs that tell their user.
+    /// Calls `hear` once for every wait of the host that lasts longer than a few seconds, with a text that says which
+    /// chips it waits for and what each does. For programs that inform their user before the limit.
     #[must_use]
     pub fn on_long_wait(mut self, hear: impl FnMut(&str) + Send + 'static) -> NodeBuilder {
         self.on_long_wait = Some(Box::new(hear));
@@ -245,7 +246,7 @@ impl NodeBuilder {
 
     pub(crate) fn waiting(&self) -> Waiting {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        // The host waits like a chip, but sleeps sooner.
+        // The host waits as a chip does, but sleeps sooner.
         Waiting {
             patience: Patience::for_sharing(self.devices.len(), cores),
             limit: self.wait_limit,

@@ -240,7 +240,8 @@ impl State {
                 over.push(sent);
             }
         }
-        // Handled before: the chip was killed because it was stuck, and its end is reported now.
+        // An error means that this was handled before: a chip that was killed because it was stuck is reported as ended
+        // now.
         let affected = self.engine.lose(executor(chip), ()).unwrap_or(0);
         if affected > 0 {
             let device = self.devices[chip];

@@ -110,7 +110,7 @@ impl Domain {
         buffers.map(|(name, place)| (name.as_str(), *place))
     }
 
-    /// What `value` makes for each member in this node, in the order of their ranks, to be indexed by chip.
+    /// Calls `value` for each member in this node, in the order of ranks, and returns the results, indexed by chip.
     ///
     /// # Errors
     /// The first error of `value`.

@@ -29,14 +29,14 @@ use ringwork_isa::{Arg, BlockSpan, Device, Dtype, Rank, Span};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What all of these have: elements of some type, in some shape, row by row.
+/// The common part of these handles: elements of one type, in some shape, row by row.
 #[derive(Clone, Debug)]
 struct Shaped {
     span: Span,
     shape: Vec<usize>,
 }
 
-/// How many elements a shape has; as many as no memory has if they cannot be counted.
+/// The number of elements of a shape; `usize::MAX` if it overflows.
 fn count(shape: &[usize]) -> usize {
     let product = shape
         .iter()
@@ -212,7 +212,7 @@ impl AnyBuffer {
         format!("a buffer of domain `{}`", self.domain.name())
     }
 
-    /// One member's part, whoever's task uses it.
+    /// One member's part, for a task on any member.
     ///
     /// # Errors
     /// If there is no such rank.

@@ -30,7 +30,7 @@ pub enum Error {
     /// A task failed.
     #[error(transparent)]
     Task(#[from] Box<TaskFailure>),
-    /// Something outside a kernel asked for what the instruction set refuses, such as a range outside its region.
+    /// Host code made a request that the instruction set refuses, such as a range outside its region.
     #[error("{0}")]
     Kernel(#[from] ringwork_isa::Error),
     /// A communicator's operation failed.
@@ -41,7 +41,7 @@ pub enum Error {
     #[cfg(feature = "sim")]
     #[error("{0}")]
     Machine(#[from] Box<ringwork_sim::yaml::ConfigError>),
-    /// The platform looks for races and misused signals, and has found some in a run.
+    /// The platform checks for races and misused signals, and has found some in a run.
     #[error("{worker}: {}", listed(faults))]
     Faults {
         /// The worker's name.
@@ -293,7 +293,7 @@ impl Error {
         }
     }
 
-    /// Whether a wait ran out.
+    /// Whether a wait timed out.
     pub(crate) fn is_timeout(&self) -> bool {
         match self {
             Error::Overdue { .. } | Error::PortSilent { .. } => true,
@@ -322,7 +322,7 @@ impl Error {
         }
     }
 
-    /// Whether this error of an orchestration is why its tasks then ended with `ended`.
+    /// Whether this error of an orchestration caused the failure `ended` of its tasks.
     pub(crate) fn explains(&self, ended: &Error) -> bool {
         match (self, ended) {
             (Error::PortDead { .. }, _) => false,
@@ -499,7 +499,7 @@ impl fmt::Display for TaskFailure {
 }
 
 impl TaskFailure {
-    /// Partners that had to be killed are the cause; the others waited for them too.
+    /// If partners had to be killed, they are the root cause: all other waits were for them.
     pub(crate) fn blame_the_stuck(&mut self) {
         let TaskFailure { missing, others, .. } = self;
         let stuck = |device: Device| {

@@ -134,7 +134,7 @@ impl State {
         first.or_else(|| root.map(|failed| failed.failure.to_string()))
     }
 
-    /// The run has failed, so the host serves its ports no more: ends the kernels there.
+    /// Ends the kernels at open ports, which the host does not serve any more once the run has failed.
     pub(crate) fn abandon_ports(&mut self, why: &str) {
         let reason = format!("the run has failed: {why}");
         let mut ports: Vec<Segment> = self.ports.keys().copied().collect();
@@ -193,7 +193,7 @@ impl State {
         let found = failures.iter().position(|failed| !failed.failure.cause.is_echo());
         let mut root = match (found, failures.first()?) {
             (Some(found), _) => failures.remove(found).failure,
-            // Only echoes: the dead chip had finished its own part, or was dead before the run.
+            // There are only echoes: the chip that died had finished its own part, or was dead before the run.
             (
                 None,
                 &Failed {

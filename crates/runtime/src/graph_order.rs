@@ -1,8 +1,9 @@
-//! What orders the tasks of the graph, told to a platform that looks for races.
+//! Reports the order of the graph's tasks to a platform that looks for races.
 //!
-//! The engine knows the edges between tasks that are not done. A task that is submitted when another one has ended has no edge to
-//! it; but if the two touch the same memory, and one of them writes it, it comes after it by the rules of the graph, whenever
-//! the other one happened to end. So what was touched is kept until the host has waited for all.
+//! The engine knows the edges between tasks that are not done. If a task was submitted after an earlier task had ended,
+//! there is no edge between the two. But if they touch the same memory and one of them writes it, the rules of the
+//! graph order them in any case. So this module remembers what ended tasks have touched, until the host has waited for
+//! all tasks.
 
 use crate::backend::Order;
 use crate::node::State;
@@ -10,7 +11,7 @@ use crate::orchestrator::Conditions;
 use ringwork_engine::{Access, Spec, TaskId};
 use std::collections::BTreeMap;
 
-/// What tasks touch, since the host last waited for all.
+/// The memory that tasks have touched since the host last waited for all.
 #[derive(Default)]
 pub(crate) struct GraphRecord {
     running: BTreeMap<u64, Vec<Access>>,
@@ -18,7 +19,7 @@ pub(crate) struct GraphRecord {
 }
 
 impl GraphRecord {
-    /// Tasks that have ended and come before one that does this.
+    /// The ended tasks that come before a task with this spec.
     fn before(&self, spec: &Spec) -> Vec<u64> {
         let conflict = |a: &Access, b: &Access| {
             let orders =
@@ -37,7 +38,7 @@ impl GraphRecord {
 }
 
 impl State {
-    /// Tells the platform, if it wants to know.
+    /// Reports this to the platform, if it looks for races.
     pub(crate) fn tell(&mut self, order: Order) {
         if self.backend.is_told() {
             self.backend.hear(order);
@@ -58,7 +59,7 @@ impl State {
         });
     }
 
-    /// A task, or a part of it, has ended well, and the engine is about to hear of it.
+    /// Reports that a task, or a part of it, has ended well, before the engine processes it.
     pub(crate) fn tell_ended(&mut self, task: TaskId) {
         if !self.backend.is_told() {
             return;
@@ -73,7 +74,7 @@ impl State {
         }
     }
 
-    /// The host has waited for all tasks.
+    /// Reports that the host has waited for all tasks.
     pub(crate) fn tell_waited_for_all(&mut self) {
         if self.backend.is_told() {
             self.order = GraphRecord::default();

@@ -6,7 +6,7 @@ use crate::node::Shared;
 use ringwork_isa::{Dtype, Element, Rank, Segment, Span};
 use std::ops::Range;
 
-/// `count` elements of memory that is one chip's alone.
+/// `count` elements of memory that belongs to one chip alone.
 pub(crate) fn private(segment: Segment, base: u64, dtype: Dtype, count: usize) -> Span {
     Span {
         segment,
@@ -35,7 +35,7 @@ macro_rules! counted {
                 $crate::handle_ops::len(&self.span)
             }
 
-            /// Whether there are none.
+            /// Whether it has no elements.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.span.len == 0

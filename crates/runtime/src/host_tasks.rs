@@ -65,7 +65,7 @@ impl Finished {
         self.came.notify_all();
     }
 
-    /// Waits until there is something, or for so long.
+    /// Waits until a closure has finished, but no longer than `at_most`.
     pub(crate) fn wait(&self, at_most: Duration) {
         let list = self.list();
         if list.is_empty() {
@@ -95,7 +95,7 @@ impl Shared {
         self.closures().waiting.insert(task, closure);
     }
 
-    /// All closures that have not begun.
+    /// Takes all closures that have not begun.
     pub(crate) fn take_closures(&self) -> BTreeMap<TaskId, Closure> {
         std::mem::take(&mut self.closures().waiting)
     }
@@ -232,7 +232,7 @@ impl State {
     }
 }
 
-/// Where closures report to; see [`Shared`].
+/// Where closures report that they have finished; see [`Shared`].
 pub(crate) type Reports = Arc<Finished>;
 
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -1,7 +1,7 @@
 //! Intermediate tensors: memory between tasks, from a ring on each chip, freed when its scope is over.
 //!
-//! A handle names a segment that no chip has; submitting a task translates it into a place in the chip's ring. So a
-//! handle that outlives its scope refers to nothing, and never to other memory.
+//! A handle has the number of a segment that does not exist; submitting a task translates the number into a place in
+//! the chip's ring. So a handle that outlives its scope refers to nothing, and never to memory of another use.
 
 use crate::backend::{Layout, Members, Order, SegmentPlan};
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ impl<T> Clone for Intermediate<T> {
 impl<T> Copy for Intermediate<T> {}
 
 impl<T: Element> Intermediate<T> {
-    /// Of a span whose elements are of this type.
+    /// The handle to a span whose elements have the type `T`.
     pub(crate) fn new(span: Span, device: Device) -> Intermediate<T> {
         Intermediate {
             span,

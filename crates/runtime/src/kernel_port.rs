@@ -38,11 +38,11 @@ pub struct KernelPort<T> {
     /// Requests so far.
     sent: i32,
     told_to_stop: bool,
-    /// The kernel has said stop.
+    /// Whether the kernel has sent its stop.
     stopped: bool,
 }
 
-/// What messages need too.
+/// The part that messages share with the port.
 #[derive(Debug)]
 struct Inner<T> {
     layout: PortLayout,
@@ -323,7 +323,7 @@ impl<T: Element> Inner<T> {
         }
     }
 
-    /// Whether a signal of the kernel's has got so far; an error if it never will (KPT-1).
+    /// Whether a signal of the kernel has reached the needed value; an error if it never will (KPT-1).
     fn look(
         &self,
         state: &mut State,
@@ -405,7 +405,7 @@ impl<T: Element> Inner<T> {
 }
 
 impl State {
-    /// Tells kernels at open ports whether the host serves the ports now (KPT-3).
+    /// Notifies kernels at open ports whether the host serves the ports now (KPT-3).
     pub(crate) fn attend(&mut self, attend: bool) {
         for (segment, (cell, attended)) in &mut self.ports {
             if *attended != attend {
@@ -423,7 +423,7 @@ impl State {
         }
     }
 
-    /// Whether no task in flight or to come uses a segment.
+    /// Whether no task in flight, and no submitted one, uses a segment.
     pub(crate) fn unused(&self, segment: ringwork_isa::Segment) -> bool {
         self.segments.get(&segment).is_none_or(|known| known.uses == 0)
     }

@@ -78,12 +78,12 @@ pub(crate) struct State {
     pub(crate) in_flight: InFlight,
     pub(crate) failures: Failures,
     pub(crate) history: TaskHistory,
-    /// What tasks touch, for a platform that is told of the graph.
+    /// The memory that tasks touch, for a platform that looks for races.
     pub(crate) order: GraphRecord,
     /// Signals that tasks wait for, and how many do.
     pub(crate) signals: BTreeMap<SignalId, (Signal, usize)>,
     pub(crate) signal_names: SignalNames,
-    /// Hears of waits that last.
+    /// Called for waits that last for seconds.
     pub(crate) on_long_wait: Option<OnLongWait>,
     /// Threads that run host tasks.
     pub(crate) host_threads: Vec<ThreadId>,
@@ -183,7 +183,7 @@ impl Node {
         ChipContext::of_all(&state.devices, state.open_domains.values())
     }
 
-    /// What `value` makes for each chip of the node, to be indexed by chip.
+    /// Calls `value` for each chip of the node, and returns the results, indexed by chip.
     ///
     /// # Errors
     /// The first error of `value`.
@@ -342,7 +342,8 @@ impl Drop for Node {
     }
 }
 
-/// How many tasks a chip has at the same time: the one that runs, and some that follow without waiting for the host.
+/// How many tasks are sent to a chip in advance: the one that runs, and those that follow it without waiting for the
+/// host.
 const DEPTH: u32 = 8;
 
 /// Chips, each with memory for intermediates, and the sub-workers of the host.

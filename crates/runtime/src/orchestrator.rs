@@ -55,8 +55,8 @@ pub(crate) struct Conditions {
 
 /// A run that has begun: what [`Node::run`](crate::Node::run) does around an orchestration.
 ///
-/// One thread submits through its [`orchestrator`](Run::orchestrator). A run that is dropped ends as one whose
-/// orchestration gave up.
+/// One thread submits through its [`orchestrator`](Run::orchestrator). Dropping it ends the run as if the orchestration
+/// had returned an error.
 #[derive(Debug)]
 #[must_use = "a run is ended by `end`"]
 pub struct Run {
@@ -77,7 +77,7 @@ impl Run {
         Ok(Run { node, ended: false })
     }
 
-    /// What submits its tasks.
+    /// The orchestrator for submitting its tasks.
     pub fn orchestrator(&self) -> Orchestrator<'_> {
         Orchestrator::new(&self.node, Conditions::default())
     }
@@ -94,7 +94,8 @@ impl Run {
         let ended = self.node.wait_for_all();
         self.node.lock().end_run();
         match (ended, outcome) {
-            // Its kernels ended because it failed; or it is the task that waited for the stuck chip.
+            // The orchestration failed first and its kernels ended because of that; or it is the wait for the stuck
+            // chip.
             (Err(ended), Err(own)) if own.explains(&ended) => Err(own),
             // A failed task explains why an orchestration returned an error, so the task is reported first.
             (ended, outcome) => ended.and(outcome),
@@ -106,7 +107,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         if !self.ended {
             self.node.lock().abandon_ports("the orchestration gave up");
-            // There is nobody to tell how it ended.
+            // The outcome has no receiver any more.
             let _ = self.node.wait_for_all();
             self.node.lock().end_run();
         }
@@ -206,8 +207,8 @@ impl<'n> Orchestrator<'n> {
         outcome
     }
 
-    /// Its tasks touch this memory so, besides what their kernels' arguments say: [`reads`](Orchestrator::reads) and
-    /// its relatives for an argument of any type.
+    /// Its tasks access this memory in this way, in addition to their kernels' arguments:
+    /// [`reads`](Orchestrator::reads) and its relatives for an argument of any type.
     pub fn touches(&self, memory: Arg, tag: Tag) -> Orchestrator<'n> {
         self.with(|conditions| conditions.extra.push((memory, tag)))
     }

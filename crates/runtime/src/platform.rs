@@ -22,8 +22,8 @@ pub enum Platform {
     /// A described machine; data and time are computed in the same run.
     #[cfg(feature = "sim")]
     Sim(Simulation),
-    /// No machine and no time: every access is looked at, so that a run proves that there is no race, deadlock or misused
-    /// signal, or says where it is. See [`Checking`].
+    /// A checker, without a machine or time: it observes every access, and a run proves that there is no race, deadlock
+    /// or misused signal, or reports where it is. See [`Checking`].
     Check(Checking),
 }
 
@@ -91,15 +91,15 @@ impl Simulation {
         &self.topology
     }
 
-    /// Looks for races while it simulates: a run in which there is one ends with [`Error::Faults`](crate::Error::Faults). Times
-    /// are the same with it.
+    /// Sets whether to look for races during the simulation: a run with a race ends with
+    /// [`Error::Faults`](crate::Error::Faults). The times do not change.
     #[must_use]
     pub fn races(mut self, look: bool) -> Simulation {
         self.races = look;
         self
     }
 
-    /// Keeps what ran where and when, for [`Clock::timeline`].
+    /// Sets whether to record what ran where and when, for [`Clock::timeline`].
     #[must_use]
     pub fn trace(mut self, keep: bool) -> Simulation {
         self.trace = keep;
@@ -107,12 +107,13 @@ impl Simulation {
     }
 }
 
-/// How a run is checked: how far, and which chips are made to die.
+/// How a run is checked: the limit on instructions, and which chips are made to die.
 ///
-/// The chips of a checked node are not processes, and time does not pass on them. A run does what it does anywhere, in one
-/// schedule; and of every access to memory it is known which others are ordered with it: by signals, by the edges of the task
-/// graph, or because the host waited. What the scheduler merely happened to do one after the other is not ordered. A race or a
-/// misused signal ends the run with [`Error::Faults`](crate::Error::Faults), and a deadlock with the lines that wait.
+/// The chips of a checked node are not processes, and time does not pass on them. A run executes one schedule, and the
+/// checker knows for every access to memory which others are ordered with it: by signals, by edges of the task graph,
+/// or by waits of the host. Two accesses that only happened one after the other in this schedule are not ordered. A
+/// race or a misused signal ends the run with [`Error::Faults`](crate::Error::Faults), and a deadlock with the lines
+/// that wait.
 ///
 /// If nothing is found, and every signal is used such that one schedule stands for all, [`Clock::checked`] says that it is
 /// proved.
@@ -143,26 +144,27 @@ impl Default for Checking {
 }
 
 impl Checking {
-    /// Up to 50 million instructions, and nobody dies.
+    /// At most 50 million instructions, and no chip dies.
     #[must_use]
     pub fn new() -> Checking {
         Checking::default()
     }
 
-    /// Does so many instructions at most. A run that comes to that bound fails, and is not proved.
+    /// Sets the most instructions of a run. A run that reaches this limit fails, and is not proved.
     #[must_use]
     pub fn instructions(self, instructions: u64) -> Checking {
         Checking { instructions, ..self }
     }
 
-    /// Lets a chip die before its instruction of this number, from 0. The others are told when they can do nothing else.
+    /// Makes a chip die before its instruction of this number, counted from 0. The other chips learn of it when they
+    /// can do nothing else.
     #[must_use]
     pub fn let_die(mut self, device: Device, instruction: u64) -> Checking {
         self.deaths.push((device, instruction));
         self
     }
 
-    /// Tells the others of a death at once.
+    /// Reports a death to the other chips at once.
     #[must_use]
     pub fn tell_at_once(self) -> Checking {
         Checking {
@@ -172,7 +174,7 @@ impl Checking {
     }
 }
 
-/// What a simulated node knows of its own time.
+/// The virtual time of a simulated node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulated {
     /// The machine's name.
@@ -200,13 +202,13 @@ impl Clock {
         self.node.lock().backend.simulated()
     }
 
-    /// What was checked so far, also after the node was closed; `None` where nothing is.
+    /// What was checked so far, also after the node was closed; `None` on platforms that do not check.
     #[must_use]
     pub fn checked(&self) -> Option<Checked> {
         self.node.lock().backend.checked()
     }
 
-    /// What ran where and when so far, as far back as it is remembered; `None` if it is not recorded. Chips that are
+    /// What ran where and when so far, as far back as the records reach; `None` if nothing is recorded. Chips that are
     /// processes always record, and what they did can be asked for after the node was closed; a simulated machine
     /// records if it was asked to (`Simulation::trace`) and until its node is closed.
     #[must_use]

@@ -48,14 +48,14 @@ impl Shared {
     /// The root of the failures, if any.
     pub(crate) fn wait_for_all(&self) -> Result<()> {
         let mut progress = Progress::new();
-        // A host that waits for its tasks sends no requests to their ports.
+        // While the host waits for its tasks, it serves no ports.
         self.lock().attend(false);
         while !self.advance(&mut progress) {}
         let mut state = self.lock();
         state.tell_waited_for_all();
         let settled = state.end_run_with_outcome();
         drop(state);
-        // Of tasks that were cancelled.
+        // The closures of cancelled tasks.
         drop(self.take_closures());
         settled
     }
@@ -285,7 +285,7 @@ impl State {
                 stopped: self.stopped(),
                 recent: self.recent(),
             });
-            // It may have been given up with another one.
+            // An error means that it was cancelled together with another task.
             let _ = self.engine.cancel(waiting.task, ());
         }
         self.release_deferred();
@@ -306,7 +306,7 @@ impl State {
             }
         }
         for (chip, failed) in chips {
-            // A wait may last until its own limit without being stuck; then it ends itself.
+            // A kernel's wait ends itself at its own limit, so a chip counts as stuck only after that.
             let limit = self.wait_limit + GRACE;
             let seen = self.backend.last_seen(chip);
             let still = progress.still_for(chip, seen.count);
@@ -357,7 +357,7 @@ impl State {
 
 /// Waits that last.
 impl State {
-    /// Says once of every wait that lasts what it is for.
+    /// Reports every long wait once, with what it waits for.
     fn tell_of_waits(&mut self, progress: &mut Progress) {
         if self.on_long_wait.is_none() {
             return;

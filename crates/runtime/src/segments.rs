@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::node::State;
 use ringwork_isa::{Rank, Segment};
 
-/// What is known of a segment.
+/// The record of a segment.
 pub(crate) struct Known {
     /// Such as `window "tp"` or `a tensor on device 2`.
     pub(crate) what: String,
@@ -25,7 +25,7 @@ pub(crate) enum Sort {
     Private,
     /// The windows of a domain whose members are all this worker's.
     Domain,
-    /// The windows of a domain that reaches over other workers too, whose worker makes it fresh.
+    /// The windows of a domain that spans other workers too; the worker that opened it resets it.
     Wide,
 }
 

@@ -1,4 +1,4 @@
-//! What a domain's signals are called: names for cells in errors and timelines.
+//! The names of signals, for errors and timelines.
 
 use crate::backend::SegmentPlan;
 use crate::node::State;

@@ -77,7 +77,7 @@ impl Orchestrator<'_> {
         let (mut spec, mut segments) = self.begin(&mut self.node.lock(), Place::Group(Vec::new()))?;
         let mut members: Vec<(usize, Task)> = Vec::new();
         for device in devices {
-            // Not under the lock: the closure may use the node.
+            // The lock is not held here, because the closure may use the node.
             let task = task(device)?;
             let state = self.node.lock();
             let chip = state.chip(device)?;
@@ -94,7 +94,7 @@ impl Orchestrator<'_> {
         drop(state);
         spec.place = match &members[..] {
             [] => return Err(Error::config("group", "a group has at least one member")),
-            // A group of one may queue on its chip.
+            // A group of one chip is an ordinary task, which may queue on its chip.
             [(chip, _)] => Place::On(executor(*chip)),
             _ => Place::Group(members.iter().map(|(chip, _)| executor(*chip)).collect()),
         };

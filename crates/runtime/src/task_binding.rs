@@ -17,7 +17,7 @@ use ringwork_isa::{
 };
 use std::fmt;
 
-/// The rank in a handle to one member's part, before it is known which chip uses it.
+/// The placeholder for my own rank in a handle to one member's part, until it is known which chip runs the task.
 pub(crate) const WHOEVER: Rank = Rank(u32::MAX);
 
 /// A task of the graph.
@@ -28,7 +28,7 @@ pub(crate) struct BoundTask {
     pub(crate) segments: Vec<Segment>,
     /// Signals that it waits for.
     pub(crate) signals: Vec<Signal>,
-    /// How many of these it needs to start; it needs the others to count as done.
+    /// The number of them that must hold before it starts; the others must hold before it counts as done.
     pub(crate) to_start: usize,
 }
 
@@ -243,7 +243,7 @@ impl State {
         self.bind_arg(chip, arg, tag, spec, segments).map(drop)
     }
 
-    /// Keeps the segment of a condition's signal.
+    /// Adds the segment of a condition's signal to those that the task keeps alive.
     pub(crate) fn bind_signal(&self, signal: &Signal, segments: &mut Vec<Segment>) -> Result<()> {
         self.usable(signal.segment())?;
         keep(segments, signal.segment());
@@ -257,7 +257,7 @@ fn keep(segments: &mut Vec<Segment>, segment: Segment) {
     }
 }
 
-/// Enters the bytes of a bound argument (BIND-1, BIND-2).
+/// Adds the bytes of a bound argument to the spec (BIND-1, BIND-2).
 fn touch(spec: &mut Spec, arg: &Arg, tag: Tag) {
     if let (Some(segment), Some(view), Some(kind)) = (arg.segment(), view(arg), access_kind(tag)) {
         spec.touch(buffer_of(segment), view, kind);

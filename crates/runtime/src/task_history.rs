@@ -17,7 +17,7 @@ pub(crate) struct TaskHistory {
     capacity: usize,
     /// The number of the first in `sent`.
     first: u64,
-    /// By the number it was sent with, which grows by one: the task.
+    /// The task of each sent part; parts have consecutive numbers.
     sent: VecDeque<u64>,
     /// Pairs of tasks, the second of which waited for the first.
     edges: VecDeque<(u64, u64)>,
@@ -31,7 +31,7 @@ pub(crate) struct TaskHistory {
 pub(crate) struct Hosted {
     pub(crate) task: u64,
     pub(crate) name: String,
-    /// On which of the host's threads.
+    /// The index of the host's thread that ran it.
     pub(crate) sub_worker: u32,
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -50,7 +50,7 @@ impl TaskHistory {
         }
     }
 
-    /// The next number belongs to this task.
+    /// Records that the next number belongs to this task.
     pub(crate) fn sent(&mut self, task: u64) {
         if self.on {
             if self.sent.len() == self.capacity {

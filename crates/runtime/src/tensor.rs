@@ -34,7 +34,7 @@ impl Drop for Allocated {
 }
 
 impl<T: Element> Tensor<T> {
-    /// Of memory that was made for elements of this type.
+    /// The handle to memory that was allocated for elements of the type `T`.
     pub(crate) fn new(allocated: Allocated) -> Tensor<T> {
         Tensor {
             span: allocated.span,

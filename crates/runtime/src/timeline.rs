@@ -45,7 +45,7 @@ impl Epoch {
 #[derive(Debug)]
 pub(crate) struct Records {
     pub(crate) epoch: Epoch,
-    /// Of each chip, and what it was last seen doing.
+    /// The record of each chip, and what the chip was last seen doing.
     pub(crate) chips: Vec<(Record, LastSeen)>,
     /// When this was read.
     pub(crate) now: u64,
@@ -79,7 +79,7 @@ pub struct RecentChip {
     pub path: String,
     /// The chip.
     pub device: Device,
-    /// The newest last; each one line, such as `task add, 3.2 us, ended 12 us before`.
+    /// One line for each entry, the newest last, such as `task add, 3.2 us, ended 12 us before`.
     pub lines: Vec<String>,
 }
 
@@ -220,7 +220,7 @@ pub(crate) struct Part<'a> {
     pub(crate) log: &'a TaskHistory,
     /// Segments that it shares with other nodes, under the same number.
     pub(crate) wide: &'a [Segment],
-    /// What its signals are called.
+    /// The names of its signals.
     pub(crate) names: &'a SignalNames,
 }
 
@@ -443,7 +443,8 @@ impl Assembly<'_> {
         }
     }
 
-    /// From the last notify of another row to the wait that it ended, and from the last notify to the task that it started.
+    /// Adds arrows from the last notify of another row to the wait that it ended, and from the last notify to the task
+    /// that it started.
     fn signal_arrows(mut self) {
         let mut notifies = std::mem::take(&mut self.notifies);
         notifies.values_mut().for_each(|times| times.sort_unstable());
@@ -469,7 +470,8 @@ impl Assembly<'_> {
         }
     }
 
-    /// From the end of a task, on whichever chip it ended last, to the starts of one that waited for it.
+    /// Adds arrows from the end of a task, on the chip where it ended last, to the starts of the tasks that waited for
+    /// it.
     fn task_arrows(&mut self, log: &TaskHistory) {
         let edges: BTreeSet<(u64, u64)> = log.edges().collect();
         for (before, after) in edges {

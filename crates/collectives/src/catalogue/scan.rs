@@ -31,7 +31,7 @@ pub async fn exclusive_scan<C: Core>(core: &C, team: Team, x: In, y: Out, op: Re
     prefixes(core, team, x, y, op, false).await
 }
 
-/// Both scans: of the ranks before me, and `with_mine` of mine as well.
+/// Both scans: over the ranks before me, and over mine as well if `with_mine`.
 async fn prefixes<C: Core>(core: &C, team: Team, x: In, y: Out, op: ReduceOp, with_mine: bool) -> Result<()> {
     let (me, ranks) = team.place();
     if ranks == 1 {
@@ -57,7 +57,7 @@ async fn prefixes<C: Core>(core: &C, team: Team, x: In, y: Out, op: ReduceOp, wi
     Ok(())
 }
 
-/// The slots of the ranks before me, and then what I have myself if it counts.
+/// The slots of the ranks before me, and then my own data if it is included.
 #[derive(Debug)]
 struct Before {
     slot: Shared,

@@ -120,7 +120,7 @@ async fn reduce_and_return<C: Core>(
         break;
     }
     for line in lines[..outermost].iter().rev() {
-        // The longer side first: its data has a longer path.
+        // The longer side first, because its data has a longer path.
         for port in [line.below, line.above].into_iter().flatten() {
             core.send(port, &tile).await?;
         }

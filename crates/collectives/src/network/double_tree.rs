@@ -113,8 +113,8 @@ pub(super) fn height(count: u32) -> usize {
 
 /// The parent and the children of a place in a binary tree over `0..count`: odd places are leaves, 0 is the root.
 ///
-/// A place `p` with lowest set bit `b` is in the middle of a subtree of `2b - 1` places. Places past the end are
-/// replaced by the nearest one below them that is there.
+/// A place `p` with lowest set bit `b` is in the middle of a subtree of `2b - 1` places. A place past the end is
+/// replaced by its nearest descendant that exists.
 fn family(place: u32, count: u32) -> (Option<u32>, [Option<u32>; 2]) {
     if place == 0 {
         let top = count.next_power_of_two() / 2;

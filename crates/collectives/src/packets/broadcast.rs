@@ -57,15 +57,15 @@ pub async fn give<C: Core>(core: &C, ring: &Ring, x: In) -> Result<()> {
     core.notify(ring.given.signal(), Notify::Set(number.into())).await
 }
 
-/// The side of all other ranks.
+/// The receivers' side of a [`broadcast`].
 ///
 /// # Errors
 /// As [`Core::wait`].
 #[flat]
 pub async fn take<C: Core>(core: &C, ring: &Ring, y: Out, root: Rank) -> Result<()> {
     let number = ring.begin(core).await?;
-    // Notified before waiting, so that ranks on the same core know that this rank needs no turn until the packet has
-    // come.
+    // Notified before the wait, so that ranks on the same core know that this rank needs no processor time until the
+    // packet arrives.
     core.notify(ring.given.signal(), Notify::Set(number.into()))
         .await?;
     core.get_packet(y, &ring.packets.on(root)?, number).await
@@ -75,7 +75,7 @@ pub async fn take<C: Core>(core: &C, ring: &Ring, y: Out, root: Rank) -> Result<
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
     packets: Packets,
-    /// How many broadcasts this rank has taken part in.
+    /// The signal that counts the broadcasts of this rank.
     given: OwnSignal,
     meet: Barrier,
 }

@@ -16,7 +16,7 @@ use ringwork_macros::flat;
 pub enum Spread {
     /// Every rank pulls: nobody writes to memory that a peer holds in its cache.
     Pull,
-    /// The first this many ranks push their slices to all: one meeting fewer. The same number on every rank.
+    /// This many ranks, from rank 0 on, push their slices to all: one meeting fewer. The same number on every rank.
     Push(u32),
 }
 
@@ -45,7 +45,7 @@ pub async fn all_reduce<C: Core>(
 async fn pull<C: Core>(core: &C, meet: Barrier, data: Shared, op: ReduceOp) -> Result<()> {
     let slice = data.part(data.ranks() as usize, data.me().0 as usize)?;
     meet.arrive_and_wait(core).await?;
-    // WIN-3: of slice `me`, here and elsewhere, I am the only reader and the only writer until we meet.
+    // WIN-3: until the meeting, this rank alone reads and writes slice `me`, on all ranks.
     core.reduce(slice, slice.on_all(), op).await?;
     meet.arrive_and_wait(core).await?;
     pull_slices(core, data).await?;
@@ -54,7 +54,7 @@ async fn pull<C: Core>(core: &C, meet: Barrier, data: Shared, op: ReduceOp) -> R
 
 #[flat]
 async fn push<C: Core>(core: &C, meet: Barrier, data: Shared, op: ReduceOp, workers: u32) -> Result<()> {
-    // The steps of the barrier, one by one.
+    // The barrier is written out here step by step.
     let (me, own) = (data.me().0, meet.signals().own(0)?);
     let (arrivals, begun) = (own.signal(), Epoch::of(core.own_value(own).await?).next());
     let done = begun.next();
@@ -62,7 +62,7 @@ async fn push<C: Core>(core: &C, meet: Barrier, data: Shared, op: ReduceOp, work
         core.notify(arrivals, Notify::Set(begun.into())).await?;
         core.wait_on(arrivals, 0..arrivals.ranks(), Compare::Ge, begun)
             .await?;
-        // WIN-3: of slice `me`, here and elsewhere, I am the only reader and the only writer until we meet.
+        // WIN-3: until the meeting, this rank alone reads and writes slice `me`, on all ranks.
         let slice = data.part(workers as usize, me as usize)?;
         core.reduce(slice.on_all(), slice.on_all(), op).await?;
     }

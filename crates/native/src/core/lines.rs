@@ -8,8 +8,8 @@
 //!   [`FlagWord`].
 //! - **PACK-2 (whose).** The flag's high half identifies the call, so ranks that disagree about a call get an error
 //!   at the first flag.
-//! - **PACK-3 (when).** The low half is the epoch plus a number for each reset of the domain: epochs start again
-//!   after a reset, while old packets are still there.
+//! - **PACK-3 (when).** The low half is the epoch plus a number that changes at each reset of the domain: after a reset
+//!   the epochs start again, while old packets are still in memory.
 //! - **PACK-4 (flags only).** A word that is polled as a flag is never payload.
 
 use super::lent::{self, must_be_copied};
@@ -152,7 +152,8 @@ impl Lines {
     }
 
     /// Prefetches the lines for writing. Their readers had them last, and a store to a line that another core holds
-    /// waits until that core gives it up. All lines or none: with some of them, the put is slower than with none.
+    /// waits until that core gives it up. Either all lines are prefetched or none: if only some are, the put is slower
+    /// than without prefetching.
     #[inline(always)]
     pub(super) fn prefetch(self) {
         for line in 0..self.count {

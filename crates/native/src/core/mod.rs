@@ -43,8 +43,8 @@ pub const SCRATCH: Segment = Segment(u32::MAX - 2);
 
 type At = &'static Location<'static>;
 
-/// Looks at a signal or packet before a wait reads the clock. A peer in step arrives within this time, and each
-/// nanosecond until it is noticed is part of the message. With shared cores one look is enough: the peer needs this
+/// The number of polls before a wait reads the clock. A peer in step arrives within this time, and every nanosecond
+/// until that is noticed adds to the latency. If ranks share a core one poll is enough, because the peer needs this
 /// core.
 fn eager_looks(patience: Patience) -> u32 {
     if patience.spin.is_zero() { 1 } else { 256 }
@@ -61,7 +61,7 @@ pub struct NativeCore {
     segments: Vec<(Segment, Arc<Attached>)>,
     patience: Patience,
     eager_looks: u32,
-    /// Whether a packet was put since the last look for one.
+    /// Whether a packet was put since the last poll for one.
     has_put: std::cell::Cell<bool>,
     prefetching: PrefetchPolicy,
     /// Lines to prefetch for writing after the peers' packets were read.
@@ -150,7 +150,7 @@ impl NativeCore {
         (sibling, beats)
     }
 
-    /// Reports progress of this chip, on behalf of a core beside this one.
+    /// Reports progress of this chip for a core of it that runs on another thread.
     pub fn say_again(&self) {
         if let Some(activity) = &self.activity {
             activity.again();
@@ -218,7 +218,7 @@ impl NativeCore {
         self.wait_limit = limit;
     }
 
-    /// Sets which ranks share this core. The numbers are ranks of every domain that this core is in.
+    /// Sets which ranks share this core. They have the same rank numbers in every domain of this core.
     pub fn set_neighbours(&mut self, neighbours: Option<Neighbours>) {
         self.neighbours = neighbours;
     }
@@ -261,7 +261,7 @@ impl NativeCore {
         }
     }
 
-    /// Runs the instruction that was noted last, and records it if it is large enough.
+    /// Runs the instruction that was announced last, and records it if it is large enough.
     #[inline(always)]
     fn timed<R>(&self, doing: Doing, bytes: usize, work: impl FnOnce() -> R) -> R {
         match &self.activity {

@@ -185,8 +185,8 @@ impl NativeCore {
     }
 }
 
-/// The operand pointers of a reduction. Few are the rule, and clearing space for many takes as long as reducing a few
-/// elements.
+/// The operand pointers of a reduction. Usually there are few, and clearing space for the maximum takes as long as
+/// reducing a few elements.
 pub(super) struct Pointers<P> {
     few: [P; 4],
     many: Option<[P; MAX_RANKS as usize]>,

@@ -1,8 +1,8 @@
 //! Waiting when several ranks share one core.
 //!
 //! Waiting for a rank on the same core must yield: that rank needs the core to make progress. Once all ranks of this
-//! core have arrived, none of them has work until the others come, and yielding would only start a round of turns in
-//! which each rank polls in vain. Worse, cores that are out of step stay so, and every call takes two rounds. So the
+//! core have arrived, none of them has work until the ranks of other cores arrive. Yielding would then only make each
+//! rank of this core poll in vain. Worse, cores that are out of step stay so, and every call takes two rounds. So the
 //! last one polls for up to one round, which brings the cores into step.
 
 use crate::spmd::Peer;
@@ -57,8 +57,8 @@ impl Neighbours {
             .map(Rank)
     }
 
-    /// Polls for `others` until each has `came`, but not longer than one round. To be called when all neighbours have
-    /// arrived.
+    /// Polls until `came` is true for all `others`, but not longer than one round. To be called when all neighbours
+    /// have arrived.
     pub(super) fn spin_for_others(
         &self,
         mut others: impl Iterator<Item = Rank>,

@@ -5,8 +5,8 @@ use ringwork_isa::Waited;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Is told of long waits, on the thread that waits. A wait first polls about 256 times, which takes a few
-/// microseconds; only then is the observer told.
+/// Is called for long waits, on the thread that waits. A wait first polls about 256 times, which takes a few
+/// microseconds; only then is the observer called.
 pub trait WaitObserver: Debug + Send + Sync {
     /// A wait begins to take long. Called for each such wait, also within the same call.
     fn waits(&self);
@@ -17,7 +17,8 @@ pub trait WaitObserver: Debug + Send + Sync {
     fn is_interrupted(&self) -> bool;
 }
 
-/// Hears of waits that last for seconds, on the thread that waits: for programs that tell their user before the limit.
+/// Is called for waits that last for seconds, on the thread that waits, so that a program can inform its user before
+/// the limit.
 pub trait LongWaitObserver: Debug + Send + Sync {
     /// A wait has lasted for `since` and goes on. Called once for each wait.
     fn waits_long(&self, since: Duration, waited: &Waited);

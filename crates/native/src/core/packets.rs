@@ -119,7 +119,7 @@ impl NativeCore {
         if let Some(segment) = self.segment(span.segment) {
             let next = Lines::of(segment.hint(&span), bytes, packets.len() / LINE_WORDS);
             if self.prefetching.few_at_once && next.are_many() {
-                // If several packets are put in a row, the lines of the last are prefetched later; those of the
+                // If several packets are put in a row, the lines of the last one are prefetched later, and those of the
                 // others now.
                 self.next_lines.replace(next).prefetch();
             } else {
@@ -311,8 +311,8 @@ impl NativeCore {
                 std::hint::spin_loop();
             }
         }
-        // The signal of a rank follows its packets, so a sleeper on the signal finds the packet. The flag says more
-        // than the note beside the signal, which may be of a later call by now.
+        // The signal of a rank follows its packets, so a sleeper on the signal finds the packet. The flag is better
+        // evidence than the note beside the signal, which may belong to a later call by now.
         self.wait_long(awaited, (Compare::Ge, epoch.into()), at)?;
         match packet.flag().seen() {
             seen if seen == flag.0 => Ok(()),

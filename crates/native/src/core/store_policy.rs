@@ -20,16 +20,16 @@ const HUGE_BYTES: usize = 8 << 20;
 /// A caller's buffer of this size is in no cache when it is read again, even if it is copied in small pieces.
 const BEYOND_CACHES_BYTES: u64 = 16 << 20;
 /// Out of this many copies, the first few use the other kind of store. Only the last of these is timed, because the
-/// earlier ones still find the lines where the usual kind has left them. They also leave the lines in the wrong place
-/// for the copies that follow, so trials are rare.
+/// earlier ones still find the lines where the usual kind has left them. Trials also leave the lines in the wrong
+/// caches for the next copies, so they are rare.
 const CYCLE: u32 = 2048;
 const TRIALS: u32 = 3;
-/// Out of this many copies, one is timed. If it took twice as long as before, and no trial explains it, the cores
-/// have moved, and a trial starts at once.
+/// Out of this many copies, one is timed. If it took twice as long as before and there was no trial just before, the
+/// ranks have moved to other cores, and a trial starts at once.
 const SAMPLES: u32 = 16;
 const SETTLED: u32 = 4 * SAMPLES;
 
-/// Source and destination of a copy: each combination finds its lines in other caches.
+/// Source and destination of a copy. They are learned separately, because their lines are in different caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// Into private memory.
@@ -150,7 +150,7 @@ impl Learned {
         let start = tsc_clock::now();
         // SAFETY: the caller's promises, unchanged.
         unsafe { one_way(streams, to, from, bytes) };
-        // Data in the store buffer has not arrived yet.
+        // The fence includes the time until the store buffer is empty.
         fence(Ordering::SeqCst);
         let took = tsc_clock::now().saturating_sub(start);
         let rate = (took.saturating_mul(64 << 10) / (bytes as u64).max(1)).max(1);

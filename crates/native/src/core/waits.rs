@@ -151,7 +151,7 @@ impl NativeCore {
         })
     }
 
-    /// Tells of a wait that has lasted for the time of a notice.
+    /// Reports a wait that has lasted longer than `NOTICE`.
     #[cold]
     fn tell_of_long_wait(&self, awaited: Awaited<'_>, condition: (Compare, i32), at: At) {
         if let Some(observer) = &self.long_waits {
@@ -199,7 +199,7 @@ impl NativeCore {
     }
 }
 
-/// An observed wait goes straight back to sleep after its first sleep.
+/// The patience of an observed wait after its first sleep: it sleeps again at once.
 const SLEEP_AT_ONCE: Patience = Patience {
     spin: Duration::ZERO,
     yields: 0,
@@ -228,7 +228,7 @@ pub(super) struct Awaited<'a> {
 }
 
 impl Awaited<'_> {
-    /// What is told of a wait for it.
+    /// The description of a wait for it, for errors and reports.
     fn waited(&self, condition: (Compare, i32), at: At) -> Waited {
         Waited {
             cell: self.segment.cell_number(self.cell).unwrap_or(u64::MAX),
@@ -248,7 +248,7 @@ impl Name {
             None => (rank, signal.index(), 0),
             Some(end) => (end.peer, end.port, end.signal as u64 + 1),
         };
-        // Ranks are below MAX_RANKS if there is a cell, and cells are few.
+        // The ranks of a resolved signal are below MAX_RANKS, and a window has few cells, so all three fit.
         let (me, on) = (u64::from(signal.holder().0), u64::from(on.0));
         Name(queue << 61 | (u64::from(index) & 0x1fff_ffff) << 32 | (on & 0xffff) << 16 | me & 0xffff)
     }

@@ -1,6 +1,6 @@
 //! The checking machine of a node: no clock, and a detector that sees every instruction.
 //!
-//! It keeps memory itself, so that what is found and what is computed are of one execution.
+//! It has the memory too, so that the values and the faults of a run come from the same execution.
 
 use super::stepped::{GraphOrder, Made, Starts, SteppedBackend, SteppedMachine, Stuck, StuckOn};
 use super::{Layout, SegmentPlan};

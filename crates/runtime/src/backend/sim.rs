@@ -17,7 +17,7 @@ use ringwork_timeline::Timeline;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What a simulated machine could not do.
+/// An operation that a simulated machine refused.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 struct MachineError(SimError);
@@ -57,17 +57,17 @@ pub(super) fn launch(
 #[derive(Clone)]
 pub(super) struct SimMachine {
     machine: Machine,
-    /// Who looks for races, if anybody does.
+    /// The race detector, if races are looked for.
     detector: Option<Rc<RefCell<Detector>>>,
     topology: String,
     traced: bool,
 }
 
 impl SimMachine {
-    /// The host does something, for the detector.
+    /// Reports an instruction of the host to the detector.
     fn by_host(&self, host: Option<AgentId>, instruction: &Instruction) {
         if let (Some(detector), Some(host)) = (&self.detector, host) {
-            // Without memory there is nothing to refuse.
+            // An instruction without memory is never refused.
             let _ = detector.borrow_mut().perform(host, instruction, None);
         }
     }

@@ -1,21 +1,22 @@
 //! A backend whose chips are stepped one at a time by one thread: chips that are simulated, or checked.
 //!
-//! The machine lives on a thread of its own, because kernels on it are not `Send`; the host asks it things
-//! and waits for the answer. **The machine moves only while the host waits**: whatever is submitted before starts
-//! at the same virtual moment, however long the host took to submit it. So the same program gives the same
-//! schedule, and the same times to the picosecond, on a busy host and on an idle one. The host hears of everything at the
-//! moment when it happens, and the machine goes on only when the host has done what follows from it.
+//! The machine lives on a thread of its own, because its kernels are not `Send`; the host sends commands and waits for
+//! the answer. **The machine moves only while the host waits**: whatever is submitted before starts at the same virtual
+//! moment, however long the host took to submit it. So the same program gives the same schedule, and the same times to
+//! the picosecond, on a busy host and on an idle one. The machine stops at each event and goes on only when the host
+//! has reacted to it.
 //!
-//! What the machines differ in is a [`SteppedMachine`]: who goes next, and whether there is a clock.
+//! A [`SteppedMachine`] has what differs between machines: which task takes the next step, and whether there is a
+//! clock.
 //!
 //! # Invariants
 //! - **SMN-1 (one at a time).** A chip runs its tasks one after the other, in the order they were submitted.
-//! - **SMN-2 (told first).** When a task fails, the domains it uses are given up at that virtual moment.
-//! - **SMN-3 (no hang).** A deadlock is reported when nothing can happen any more, not even by the host: it may yet
-//!   notify a domain that it attends to. A kernel that never comes
-//!   back to its core keeps the thread; the host notices that nothing moves, and leaves it behind.
-//! - **SMN-4 (seen at once).** The machine stops when a task ends and when a signal changes that the host waits for. While
-//!   it moves the host looks at nothing: neither ends nor signals.
+//! - **SMN-2 (aborted at once).** When a task fails, the domains it uses are aborted at that virtual moment.
+//! - **SMN-3 (no hang).** A deadlock is reported when nothing can happen any more. While the host may still notify a
+//!   domain, its waits are not a deadlock. A kernel that never returns to the executor blocks the thread; the host
+//!   notices that nothing moves, and abandons the thread.
+//! - **SMN-4 (seen at once).** The machine stops when a task ends and when a signal changes that the host waits for.
+//!   While the machine moves, the host reads neither events nor signals.
 
 use super::{Backend, Event, Interrupter, LastSeen, Members, Order, SegmentPlan};
 use crate::config::NodeBuilder;
@@ -39,24 +40,24 @@ mod order;
 mod panics;
 mod thread;
 
-/// Something for the thread to do with its thread.
+/// A closure that runs on the machine's thread.
 type Command<M> = Box<dyn FnOnce(&mut SteppedThread<M>) + Send>;
 
 /// How long the thread gets to end when asked.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long an interrupted machine goes on per look, so that kernels hear of it.
+/// How long an interrupted machine goes on each time, so that kernels learn of the interruption.
 const INTERRUPTED_TURN: Duration = Duration::from_millis(20);
 
-/// What host and thread both see.
+/// The state that the host and the machine's thread share.
 #[derive(Debug)]
 pub(crate) struct Board {
     events: Mutex<Vec<Event>>,
-    /// Somebody wants to ask something: a run should give way.
+    /// The host has a command: the thread should pause its run.
     attention: AtomicBool,
-    /// Grows while the machine moves.
+    /// Counts the machine's steps.
     turns: AtomicU64,
-    /// Why time cannot go on, if it cannot: the clock has no more room.
+    /// Why virtual time cannot go on, if its counter would overflow.
     over: Mutex<Option<String>>,
     interrupter: Interrupter,
 }
@@ -75,7 +76,7 @@ impl Board {
     }
 }
 
-/// What a machine could not do.
+/// An operation that a machine refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SteppedError {
     #[error("starting the machine's thread: {0}")]
@@ -97,10 +98,10 @@ impl From<SteppedError> for Error {
     }
 }
 
-/// What a machine's thread is made with.
+/// The parts from which a machine's thread is made.
 pub(super) struct Made<M> {
     pub(super) machine: M,
-    /// What a detector is told, if there is one.
+    /// The facts for the race detector, if there is one.
     pub(super) order: Option<GraphOrder>,
     pub(super) tells_deaths_at_once: bool,
 }
@@ -111,7 +112,7 @@ pub(super) struct SteppedBackend<M: SteppedMachine> {
     what: &'static str,
     commands: Option<Sender<Command<M>>>,
     board: Arc<Board>,
-    /// Answers when the run that was asked for gives way.
+    /// Receives a message when the requested run has paused.
     running: Option<Receiver<()>>,
     /// Closed when the thread has ended.
     gone: Receiver<()>,
@@ -119,10 +120,10 @@ pub(super) struct SteppedBackend<M: SteppedMachine> {
     ends: Vec<Option<String>>,
     /// Signals that the host waits for.
     watched: Vec<Signal>,
-    /// A kernel keeps the thread, and is not waited for any more.
+    /// A kernel blocks the thread, which was abandoned.
     lost: bool,
     limit: Duration,
-    /// What was checked when it was closed.
+    /// What had been checked when the machine was closed.
     checked: Option<Checked>,
 }
 
@@ -147,7 +148,7 @@ impl<M: SteppedMachine> SteppedBackend<M> {
         Ok(backend)
     }
 
-    /// Starts the machine's thread. A machine that does not answer for `limit` is given up.
+    /// Starts the machine's thread. A machine that does not answer for `limit` is abandoned.
     fn start(
         what: &'static str,
         make: impl FnOnce() -> Made<M> + Send + 'static,
@@ -202,7 +203,7 @@ impl<M: SteppedMachine> SteppedBackend<M> {
         matches!(sent, Some(Ok(())))
     }
 
-    /// Asks the thread something; `None` if it is gone or does not answer.
+    /// Runs `question` on the machine's thread and returns its answer; `None` if the thread is gone or does not answer.
     fn ask<R: Send + 'static>(
         &self,
         question: impl FnOnce(&mut SteppedThread<M>) -> R + Send + 'static,
@@ -237,7 +238,7 @@ impl<M: SteppedMachine> SteppedBackend<M> {
         self.hear(deadline.saturating_duration_since(Instant::now()));
     }
 
-    /// Waits for as long until the run that was asked for gives way.
+    /// Waits at most `patience` for the requested run to pause.
     fn hear(&mut self, patience: Duration) {
         let Some(answer) = &self.running else { return };
         match answer.recv_timeout(patience) {
@@ -378,7 +379,7 @@ impl<M: SteppedMachine> Backend for SteppedBackend<M> {
                 self.ends[*chip].get_or_insert_with(|| cause.clone());
             }
         }
-        // What a chip that was ended still says is not heard.
+        // Later events of a chip that was killed are dropped.
         events.retain(|event| match event {
             Event::Ran { chip, .. } | Event::NotMapped { chip, .. } => self.ends[*chip].is_none(),
             Event::Ended { .. } => true,
@@ -406,7 +407,7 @@ impl<M: SteppedMachine> Backend for SteppedBackend<M> {
     }
 
     fn last_seen(&self, chip: usize) -> LastSeen {
-        // A chip may rightly wait for as long as any other moves. One that keeps the thread cannot be asked.
+        // A chip may wait as long as any other chip moves. A kernel that blocks the thread cannot be queried.
         let count = self.board.turns.load(Ordering::Relaxed);
         let what = if self.running.is_some() {
             "a kernel that has not come back to its core".into()
@@ -431,7 +432,7 @@ impl<M: SteppedMachine> Backend for SteppedBackend<M> {
         }
         self.board.interrupter.interrupt();
         self.commands = None;
-        // One that a kernel keeps is left behind: a thread cannot be ended from outside.
+        // A thread that a kernel blocks is abandoned, because a thread cannot be ended from outside.
         if !self.lost {
             let _ = self.gone.recv_timeout(GRACE);
         }

@@ -22,7 +22,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One thing that an orchestration did.
+/// One step of an orchestration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Step {
     BeginScope,
@@ -32,7 +32,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// What it takes of an arena.
+    /// The bytes that it takes of the arena for intermediates.
     pub(super) fn arena_bytes(&self) -> u64 {
         match self {
             Step::Allocate { bytes } => Arena::bytes_taken(*bytes),
@@ -59,7 +59,7 @@ pub(super) struct How {
 }
 
 impl How {
-    /// The spec for an engine. `tasks` are those before it; `intermediate` knows the buffers by index.
+    /// The spec for the engine. `tasks` are the earlier tasks of the list; `intermediate` looks a buffer up by index.
     pub(super) fn spec(
         &self,
         args: &[Arg],
@@ -94,7 +94,7 @@ const CACHED_GRAPHS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Captured {
     kernel: KernelId,
-    /// What the arguments were: memory by shape, values as they are.
+    /// The shape of the arguments: type and length of memory, and the values themselves.
     shape: Vec<Arg>,
     steps: Tensor<u8>,
     tasks: usize,
@@ -181,7 +181,7 @@ impl Captured {
     }
 }
 
-/// An argument as a parameter of a graph: its shape only. `None` if it cannot be one.
+/// The parameter of a graph for an argument, which keeps only its shape. `None` if it cannot be one.
 fn symbolic(index: u32, arg: &Arg) -> Option<Arg> {
     match arg {
         Arg::Memory(span) if span.stride == 0 => Some(Arg::Memory(Span {
@@ -216,7 +216,8 @@ impl From<Graph<Prepared>> for CachedGraph {
 }
 
 thread_local! {
-    // A chip has one thread that serves, and one host, which never uses a segment's number twice.
+    // Thread-local, because a chip serves its host on one thread. Segment numbers identify graphs, because a host never
+    // uses one twice.
     static GRAPHS: RefCell<BTreeMap<Segment, CachedGraph>> = const { RefCell::new(BTreeMap::new()) };
 }
 
@@ -272,7 +273,7 @@ pub(super) fn work_out(steps: Vec<Step>, infer: bool) -> Result<Graph<Prepared>>
     let mut tasks: Vec<TaskId> = Vec::new();
     for step in steps {
         match step {
-            // A graph that is replayed has the memory of all its intermediates from its begin to its end.
+            // A replayed graph has the memory of all its intermediates from begin to end.
             Step::BeginScope | Step::EndScope => {}
             Step::Allocate { bytes } => drop(capture.allocate(Arena(0), bytes).map_err(refused)?),
             Step::Submit(Submitted { task, how }) => {

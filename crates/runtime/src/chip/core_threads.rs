@@ -48,7 +48,7 @@ impl Drop for CoreThread {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // It has caught its kernels' panics.
+            // The thread catches the panics of its kernels.
             let _ = thread.join();
         }
     }
@@ -87,7 +87,7 @@ pub(super) struct Cores<'c> {
     /// Tasks that a core has received and not begun.
     given: VecDeque<Dispatch>,
     busy: usize,
-    /// When the last task ended here, if only the search for the next one has been done since.
+    /// The end of the last task on this thread, if the thread has done nothing since but look for the next task.
     ended: Option<u64>,
 }
 
@@ -140,7 +140,7 @@ impl<'c> Cores<'c> {
         self.check()?;
         self.threads.driver.engine.end_run().map_err(super::refused)?;
         for thread in self.threads.cores.iter_mut().flatten() {
-            // It holds the memory that the chip has now.
+            // The core holds the segments of this moment, which may change before the next graph.
             thread.core = None;
         }
         THREADS.set(Some(self.threads));
@@ -266,7 +266,7 @@ impl<'c> Cores<'c> {
     }
 }
 
-/// A thread that runs what it is given.
+/// Starts a thread that runs the jobs sent to it.
 fn start_core_thread(results: Sender<Done>) -> Option<CoreThread> {
     let (jobs, todo) = channel::<Job>();
     let work = move || {

@@ -1,4 +1,4 @@
-//! The driver of a chip's engine: what its cores are to run next, and what became of it.
+//! The driver of a chip's engine: which task each core runs next, and what the outcome was.
 //!
 //! The two platforms share it and differ in how a task runs on a core: [`core_threads`](super::core_threads) calls
 //! it, here or on another thread; [`stepped_graph`](super::stepped_graph) hands it to a simulated core.
@@ -86,7 +86,7 @@ impl Driver {
     }
 }
 
-/// The error of a task of the graph. Errors about a partner stay as they are: the node reads them.
+/// The error of a task of the graph. Errors about a partner are not changed, because the node interprets them.
 fn in_graph(error: Error, kernel: Option<&str>) -> Error {
     match error.kind() {
         ErrorKind::PeerDied { .. } | ErrorKind::Aborted { .. } | ErrorKind::Deadline { .. } => error,

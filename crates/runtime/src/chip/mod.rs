@@ -46,7 +46,7 @@ const INDEX: u32 = (1 << 30) - 1;
 /// Bytes for intermediates on each chip.
 const SCRATCH_BYTES: u64 = 16 << 20;
 
-/// What a core of a chip is made for.
+/// The kinds of cores of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CoreKind {
     /// Matrix products.

@@ -23,7 +23,7 @@ pub struct OrchestrationEntry {
     pub build: Build,
 }
 
-/// An orchestration with its arguments still to be decoded.
+/// An orchestration that decodes its arguments itself.
 pub type Build = fn(&mut ChipOrchestrator<'_>, &[Arg]) -> Result<()>;
 
 /// The orchestration with this identity.
@@ -53,8 +53,8 @@ pub fn explicit(mut task: Task) -> Task {
     task
 }
 
-/// Runs the task of an orchestration on a chip: `args` are its `parameters` first arguments, and what says
-/// how. Used by `#[orchestration]`.
+/// Runs the task of an orchestration on a chip: the first `parameters` of `args` are its own arguments, and the next
+/// one says how to build the graph. Used by `#[orchestration]`.
 ///
 /// # Errors
 /// The orchestration's own, or that of a task it submitted.

@@ -1,6 +1,6 @@
-//! The arguments of a captured graph's tasks, with every parameter and intermediate where it is this time.
+//! The arguments of a captured graph's tasks, with the memory of this replay in place of parameters and intermediates.
 //!
-//! They are computed when a graph is replayed with other memory than the time before, and not for every task.
+//! They are computed only when a graph is replayed with other memory than last time.
 
 use super::{INDEX, INTERMEDIATE, PARAMETER, Prepared};
 use ringwork_engine::{Graph, Placement};

@@ -33,14 +33,14 @@ enum Source {
 struct List {
     steps: VecDeque<Step>,
     infer: bool,
-    /// The step that the engine refused for now.
+    /// The step for which the engine has no room yet.
     refused: Option<(Spec, Prepared)>,
     /// Why the orchestration could not go on, if the engine refused a step for good.
     error: Option<Error>,
-    /// By number: tasks and intermediates so far.
+    /// Tasks and intermediates so far, by number.
     tasks: Vec<TaskId>,
     intermediates: Vec<BufferId>,
-    /// A step was refused for now.
+    /// Whether a step had to wait for room.
     has_waited: bool,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct SteppedGraph {
 /// A task of a graph for one of the chip's cores.
 pub(crate) struct CoreTask {
     pub(crate) dispatch: Dispatch,
-    /// The number of the task whose end let it go.
+    /// The number of the task whose end made it ready.
     pub(crate) after: Option<u64>,
     pub(crate) entry: &'static KernelEntry,
     pub(crate) args: Vec<Arg>,
@@ -93,7 +93,7 @@ impl Built {
         })
     }
 
-    /// The size of its intermediates: what a chip has for them, or less if they need less.
+    /// Bytes for its intermediates: all that a chip has for them, or less if less is needed.
     pub(crate) fn scratch_bytes(&self) -> u64 {
         let all: u64 = match &self.source {
             Source::Captured(kept) => kept.graph.arena_bytes().iter().map(|(_, bytes)| *bytes).sum(),
@@ -111,7 +111,7 @@ impl Built {
             Source::Captured(kept) => kept.graph.len(),
             Source::Listed(list) => list.steps.len(),
         };
-        // No more than there can be tasks: a simulation has many chips.
+        // No more slots than there can be tasks, because a simulation has many chips.
         let slots = u32::try_from(tasks).unwrap_or(u32::MAX).saturating_add(1);
         let mut driver = Driver::new(Some(slots))?;
         let scratch = Scratch { segment, base };
@@ -183,7 +183,7 @@ impl List {
         }
     }
 
-    /// A task as the engine takes it, with its intermediates where they are.
+    /// A task in the form for the engine, with the places of its intermediates filled in.
     fn prepare(
         &self,
         Submitted { mut task, how }: Submitted,
@@ -249,12 +249,12 @@ impl SteppedGraph {
         followers.map(TaskId::sequence).collect()
     }
 
-    /// Whether the orchestration has waited for room: what it submits then comes after all that has ended.
+    /// Whether the orchestration has waited for room: its later tasks come after all tasks that had ended by then.
     pub(crate) fn has_waited(&self) -> bool {
         matches!(&self.source, Source::Listed(list) if list.has_waited)
     }
 
-    /// A core is done with a task.
+    /// Processes the outcome of a task on a core.
     pub(crate) fn ended(&mut self, dispatch: Dispatch, outcome: Result<()>) {
         self.driver.report(dispatch, outcome);
     }

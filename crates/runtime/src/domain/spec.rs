@@ -11,7 +11,7 @@ use ringwork_isa::{Device, Dtype, Element, Rank, Segment};
 use ringwork_layout::{BufferPlace, CellRow, LayoutError, WindowBuilder};
 use std::collections::BTreeMap;
 
-/// A domain as it is asked for: members in rank order, and what each has in its window.
+/// The specification of a domain: its members in rank order, and the contents of their windows.
 ///
 /// ```
 /// use ringwork_runtime::{DomainSpec, Device};
@@ -129,7 +129,7 @@ impl DomainSpec {
         self
     }
 
-    /// A part of it, for errors.
+    /// The name of one of its fields, for errors.
     pub(crate) fn field(&self, name: &str) -> String {
         format!("domain `{}`: {name}", self.name)
     }

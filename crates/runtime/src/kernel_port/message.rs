@@ -121,7 +121,7 @@ impl<T: Element> Drop for Message<T> {
     fn drop(&mut self) {
         let mut responses = self.inner.responses();
         if responses.give_back(self.number) {
-            // If the kernel cannot be told any more, it does not wait for the slot either.
+            // If the signal cannot be set any more, the kernel does not wait for the slot either.
             let state = self.inner.node().lock();
             let _ = self
                 .inner

@@ -23,7 +23,7 @@ pub struct PodDomain {
     inner: Arc<Wide>,
 }
 
-/// The state that the handles share with the worker that opened the domain.
+/// State shared by the handles and the worker that opened the domain.
 #[derive(Debug)]
 pub(super) struct Wide {
     segment: HostSegment,
@@ -116,8 +116,8 @@ impl PodDomain {
         })
     }
 
-    /// The handle for tasks of each node that has members, in the order of ranks. Its members are those chips of the
-    /// node, its ranks and its memory those of all.
+    /// One handle for each node that has members, in the order of ranks. The handle's members are the chips of that
+    /// node; its ranks and its memory are those of the whole domain.
     #[must_use]
     pub fn parts(&self) -> &[Domain] {
         &self.inner.parts
@@ -204,7 +204,7 @@ impl Wide {
             return;
         }
         self.segment.reset();
-        // Attached first: an end of a chip is then either seen here, or raises the alarm itself.
+        // Segments are attached first. So a chip's death is either seen here, or raises the alarm itself.
         let mut members = states.iter().zip(&self.parts);
         let dead = members.find_map(|(state, part)| state.backend.dead_member(part.segment_members()));
         if let Some((rank, reason)) = dead {

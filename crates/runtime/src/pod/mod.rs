@@ -80,7 +80,8 @@ impl Pod<Node> {
     /// Launches nodes, and a worker over them.
     ///
     /// # Errors
-    /// The first that failed, with its name; the others are ended. Or as [`over`](Pod::over).
+    /// The error of the first node that failed, with its name; the other nodes are closed. Or as
+    /// [`over`](Pod::over).
     pub fn launch(name: &str, nodes: impl IntoIterator<Item = NodeBuilder>) -> Result<Pod<Node>> {
         let mut children = Vec::new();
         for node in nodes {
@@ -95,7 +96,7 @@ impl Pod<Node> {
 }
 
 impl<C: Worker> Pod<C> {
-    /// A worker over these.
+    /// A worker over these children.
     ///
     /// # Errors
     /// If there are none, if two have the same name, or if they are not all of one level that has one above it.
@@ -203,7 +204,7 @@ impl<C: Worker> Pod<C> {
         }
     }
 
-    /// The same for domains that a child's own run has left aborted.
+    /// Resets the domains that a child's own run has left aborted.
     fn revive_domains(&self) {
         for domain in self.domains().iter().filter_map(Weak::upgrade) {
             domain.revive();

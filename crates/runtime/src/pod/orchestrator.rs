@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// an orchestrator whose tasks have that condition too.
 #[must_use = "nothing is submitted until `submit`, `group` or `host_task` is called"]
 pub struct PodOrchestrator<'env, C: Worker> {
-    /// Gone when the run is over.
+    /// Dangling when the run is over.
     driver: Weak<RefCell<Driver<'env, C>>>,
     /// The conditions of every task.
     spec: Spec,

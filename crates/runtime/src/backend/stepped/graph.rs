@@ -1,8 +1,8 @@
 //! A chip's own graph on a machine that is stepped: a task that starts others on the chip's cores as soon as they are ready.
 //!
-//! In virtual time, building a graph and handing a task from one core to the next take none; the tasks take what their
-//! instructions do. The cores of a chip share its engines and its memory. For a detector, only the edges of the graph order
-//! its tasks.
+//! Building a graph and starting its tasks take no virtual time; a task takes the time of its instructions. The cores
+//! of a chip share its engines and its memory. The race detector treats tasks of a graph as ordered by the edges of the
+//! graph alone.
 
 use super::machine::SteppedMachine;
 use super::panics::{Guarded, Panic};
@@ -27,14 +27,14 @@ struct Busy<T> {
     panicked: Rc<RefCell<Option<Panic>>>,
 }
 
-/// What a detector is told of a graph.
+/// The facts about a graph for the race detector.
 pub(super) struct Watched {
     pub(super) detector: Rc<RefCell<Detector>>,
     /// The task that runs the graph, its chip and its number.
     pub(super) agent: AgentId,
     pub(super) chip: u32,
     pub(super) number: u64,
-    /// Ends of the tasks before each that has not begun.
+    /// For each task that has not begun: the ends of the tasks before it.
     starts: BTreeMap<u64, Moment>,
     /// Ends of all.
     ends: Moment,
@@ -52,7 +52,7 @@ impl Watched {
         }
     }
 
-    /// Whoever builds the graph has waited for all tasks that have ended.
+    /// The orchestration has waited for all tasks that have ended.
     fn learn_all(&mut self) {
         self.detector.borrow_mut().learn(self.agent, &self.ends);
     }
@@ -71,7 +71,7 @@ impl Watched {
         detector.begin(who, &start)
     }
 
-    /// A task has ended: those that the graph puts after it know.
+    /// A task has ended: its successors in the graph are ordered after it.
     fn end(&mut self, agent: AgentId, is_well: bool, followers: Vec<u64>) {
         let mut detector = self.detector.borrow_mut();
         let end = detector.end(agent, is_well);
@@ -90,14 +90,14 @@ pub(super) struct GraphKernel<M: SteppedMachine> {
     rank: u32,
     graph: SteppedGraph,
     busy: Vec<Busy<M::Task>>,
-    /// Those that have ended, by their numbers in the graph.
+    /// The tasks that have ended, by their numbers in the graph.
     ended: BTreeMap<u64, M::Task>,
     scratch: Segment,
     watched: Option<Watched>,
 }
 
-/// Makes an orchestration's task ready to be stepped on a rank; intermediates are in a segment of their own there.
-/// `own` is this very task, known before it is polled.
+/// Prepares an orchestration's task for a rank; its intermediates have a segment of their own there. `own` will hold
+/// the task itself before it is polled first.
 pub(super) fn run<M: SteppedMachine>(
     machine: M,
     (kernel, args): (KernelId, Vec<Arg>),
@@ -138,7 +138,7 @@ pub(super) fn run<M: SteppedMachine>(
 }
 
 impl<M: SteppedMachine> GraphKernel<M> {
-    /// Takes in what the cores are done with.
+    /// Processes the tasks that the cores have finished.
     fn collect(&mut self) {
         let (machine, graph, ended) = (&self.machine, &mut self.graph, &mut self.ended);
         let watched = &mut self.watched;

@@ -1,7 +1,7 @@
 //! What a machine must do for a worker, so that its chips can be stepped: memory by number, tasks, and turns.
 //!
-//! The simulator and the checker are such machines. They differ in who goes next and in clocks; queues of tasks, failures
-//! and panics are [the thread's](super::thread).
+//! The simulator and the checker are such machines. They differ in which task takes the next step, and in clocks. [The
+//! thread](super::thread) handles queues of tasks, failures and panics.
 
 use super::panics::Guarded;
 use crate::backend::{Layout, SegmentPlan};
@@ -12,10 +12,10 @@ use ringwork_isa::stepped::SteppedCore;
 use ringwork_isa::{Compare, Rank, Segment, Signal, Site, Waited};
 use ringwork_timeline::Timeline;
 
-/// A kernel, to be given its core.
+/// Starts a kernel on the given core.
 pub(in crate::backend) type Starts = Box<dyn FnOnce(SteppedCore) -> Guarded>;
 
-/// A kernel that can never go on.
+/// A kernel that waits for ever.
 #[derive(Clone, Debug)]
 pub(in crate::backend) struct Stuck {
     pub(in crate::backend) rank: u32,
@@ -26,9 +26,9 @@ pub(in crate::backend) struct Stuck {
 #[derive(Clone, Debug)]
 pub(in crate::backend) enum StuckOn {
     Signal(Waited),
-    /// Something that is not an instruction, after this line.
+    /// A future that is not an instruction; the last instruction was at this line.
     Unknown(Option<Site>),
-    /// The machine does not go on, for this reason.
+    /// The machine has stopped, for this reason.
     Stopped(String),
 }
 
@@ -44,10 +44,10 @@ pub(in crate::backend) trait SteppedMachine: Clone + Unpin + 'static {
     fn release(&self, segment: Segment);
     /// Copies bytes of the host to a place of a segment; false if they do not fit.
     fn write(&self, host: Option<AgentId>, segment: Segment, at: u64, bytes: &[u8]) -> bool;
-    /// Copies bytes of a segment to the host, for it or for nobody.
+    /// Copies bytes of a segment to the host. With `host` the detector sees the read, without it not.
     fn read(&self, host: Option<AgentId>, segment: Segment, at: u64, len: usize) -> Option<Vec<u8>>;
     fn value(&self, signal: &Signal) -> Option<i32>;
-    /// Whether a signal compares so, for a host that waits for that, or that only asks.
+    /// Whether the comparison holds for a signal, for a host that waits for it or only tests it.
     fn holds(
         &self,
         _host: Option<AgentId>,
@@ -60,7 +60,7 @@ pub(in crate::backend) trait SteppedMachine: Clone + Unpin + 'static {
     fn notify(&self, host: Option<AgentId>, signal: &Signal, value: i32) -> bool;
     /// Makes the signals of a segment zero.
     fn reset(&self, layout: &Layout);
-    /// Stops turns when one of these changes.
+    /// Makes the machine stop when one of these changes.
     fn watch(&self, signals: &[(Segment, u64)]);
     fn take_news(&self) -> bool;
     fn abort(&self, segment: Segment, reason: &str);
@@ -73,8 +73,8 @@ pub(in crate::backend) trait SteppedMachine: Clone + Unpin + 'static {
         agent: Option<AgentId>,
         kernel: Starts,
     ) -> std::result::Result<Self::Task, String>;
-    /// Starts a task for a task that runs, on a core of the same chip, which came after the end of another one. When it ends,
-    /// the task that it was started for is polled.
+    /// Starts a task of a chip's graph on a core of that chip, after another task has ended. When it ends, the task
+    /// that runs the graph is polled.
     fn spawn_inside(
         &self,
         parent: (Self::Task, u32),
@@ -85,17 +85,17 @@ pub(in crate::backend) trait SteppedMachine: Clone + Unpin + 'static {
     ) -> std::result::Result<Self::Task, String>;
     fn outcome(&self, task: Self::Task) -> Option<ringwork_isa::Result<()>>;
     fn take_ended(&self) -> Vec<Self::Task>;
-    /// One step; false if nothing can happen any more, an error if time has no more room.
+    /// Makes one step; false if nothing can happen any more, an error if virtual time would overflow.
     fn turn(&self) -> std::result::Result<bool, String>;
-    /// Ends everything; those who were stuck.
+    /// Ends all kernels, and returns those that were waiting for ever.
     fn give_up(&self) -> Vec<Stuck>;
-    /// Ends a task of a chip that has died.
+    /// Drops a task of a chip that has died.
     fn drop_task(&self, _task: Self::Task) {}
-    /// Chips that have died since this was last asked.
+    /// The chips that have died since the last call.
     fn take_dead(&self) -> Vec<u32> {
         Vec::new()
     }
-    /// Ends every wait in a domain: a member has died.
+    /// Ends every wait in a domain because a member has died.
     fn died(&self, _segment: Segment, _rank: Rank, _cause: &str) {}
     fn simulated(&self) -> Option<Simulated> {
         None

@@ -1,8 +1,8 @@
-//! What orders the tasks of a graph, for a detector: the edges of the graph, submissions, and a host that waits. Not the order
-//! in which they happened to be sent.
+//! The facts that order the tasks of a graph, for the race detector: edges of the graph, submissions, and waits of the
+//! host. The order in which tasks happened to be sent is not one of them.
 //!
-//! A task's start knows what its host knew when it submitted it, the ends of the tasks that the graph puts before it, and
-//! what the signals released that it waited for. A host that waits for all tasks knows their ends.
+//! A task's start comes after its submission, after the ends of its predecessors in the graph, and after the notifies
+//! of the signals that it waited for. When the host has waited for all tasks, it comes after their ends.
 
 use super::graph::Watched;
 use crate::backend::Order;
@@ -20,9 +20,9 @@ pub(in crate::backend) struct GraphOrder {
     detector: Rc<RefCell<Detector>>,
     chips: u32,
     tasks: BTreeMap<u64, Ordered>,
-    /// The task of each number that was sent.
+    /// The task of the graph to which each sent part belongs.
     sent: BTreeMap<u64, u64>,
-    /// Who the host is now: itself, or one of its closures.
+    /// The agent that acts for the host now: its thread, or one of its closures.
     host: AgentId,
     failed: u64,
 }
@@ -30,13 +30,13 @@ pub(in crate::backend) struct GraphOrder {
 /// A task of the graph.
 #[derive(Default)]
 struct Ordered {
-    /// What its submitter knew.
+    /// The moment of its submission.
     start: Moment,
     /// Tasks before it.
     after: Vec<u64>,
     when: Vec<Condition>,
     until: Vec<Condition>,
-    /// What those of its parts knew that have ended.
+    /// The ends of its finished parts, joined.
     end: Moment,
 }
 
@@ -135,7 +135,7 @@ impl GraphOrder {
                     compare,
                     operand,
                 };
-                // A signal that the host may wait for is there.
+                // The host only waits for signals that exist.
                 let _ = detector.perform(agent, &wait, None);
             }
         }
@@ -149,7 +149,7 @@ impl GraphOrder {
         }
     }
 
-    /// What is told of a chip's own graph, which this part runs.
+    /// The facts about the chip's own graph that this part runs.
     pub(super) fn watch_graph(&self, id: u64, agent: AgentId, chip: u32) -> Watched {
         let number = self.sent.get(&id).copied().unwrap_or(0);
         Watched::new(self.detector.clone(), agent, chip, number)

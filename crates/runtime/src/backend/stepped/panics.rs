@@ -1,8 +1,8 @@
-//! Kernels on a machine's thread that panic, or end the program.
+//! Panics and exits of kernels on a machine's thread.
 //!
-//! A panic is reported to the host with its line, instead of printed. `std::process::exit` cannot be caught: it ends the
-//! host program, of which the kernel is a part here. But it runs the destructors of the thread that calls it, so one line on
-//! standard error says which kernel it was.
+//! A panic is not printed but reported to the host, with its line. `std::process::exit` cannot be caught: it ends the
+//! host program, because the kernel runs in its process. But it runs the destructors of the calling thread, and one of
+//! these prints a line that names the kernel.
 
 use ringwork_isa::Site;
 use ringwork_registry::SteppedKernel;
@@ -20,7 +20,7 @@ thread_local! {
     static LAST: RefCell<Option<Panic>> = const { RefCell::new(None) };
 }
 
-/// The kernel that runs on this thread now, if one does.
+/// The kernel that runs on this thread now, if any.
 struct Runs(RefCell<Option<Rc<str>>>);
 
 impl Drop for Runs {
@@ -43,7 +43,7 @@ pub(in crate::backend) struct Panic {
     pub(super) site: Site,
 }
 
-/// From now on panics on this thread are noted; those of other threads go where they went before.
+/// From now on panics of this thread are recorded; the hook that was set before handles those of other threads.
 pub(super) fn hear_on_this_thread() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -64,7 +64,7 @@ pub(super) fn hear_on_this_thread() {
     HEARS.set(true);
 }
 
-/// A kernel whose panic ends it, and nobody else.
+/// A kernel whose panic ends only itself.
 pub(in crate::backend) struct Guarded {
     pub(super) kernel: SteppedKernel,
     /// What to call it.

@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Turns between two looks at what the host wants.
+/// Steps between two checks for commands of the host.
 const LOOK_TURNS: u64 = 64;
-/// Looks at the host between two looks at the clock.
+/// Checks for commands between two readings of the clock.
 const CLOCK_LOOKS: u64 = 16;
 
 /// A task that runs.
@@ -37,7 +37,7 @@ struct Running<T> {
 
 struct Chip<T> {
     rank: u32,
-    /// Where the intermediates of its own graphs are, one graph at a time (SMN-1).
+    /// The segment for the intermediates of this chip's own graphs, of one graph at a time (SMN-1).
     scratch: Segment,
     waiting: VecDeque<(u64, Task)>,
     running: Option<Running<T>>,
@@ -45,7 +45,7 @@ struct Chip<T> {
     death: Option<String>,
 }
 
-/// Why a domain was given up.
+/// Why a domain was aborted.
 #[derive(Clone, Debug)]
 struct Alarm {
     dead: Option<Rank>,
@@ -56,20 +56,20 @@ pub(in crate::backend) struct SteppedThread<M: SteppedMachine> {
     machine: M,
     chips: Vec<Chip<M::Task>>,
     segments: BTreeMap<Segment, (Layout, Members)>,
-    /// Domains that were given up.
+    /// Domains that were aborted.
     alarms: BTreeMap<Segment, Alarm>,
     /// Domains that the host notifies.
     attended: BTreeSet<Segment>,
-    /// What a detector is told.
+    /// The facts for the race detector.
     order: Option<GraphOrder>,
-    /// Chips that have died, and nobody was told yet.
+    /// Chips that have died and were not reported yet.
     untold: Vec<usize>,
-    /// Deaths are told at once, not when nothing else can happen.
+    /// Whether deaths are reported at once, and not only when nothing else can happen.
     tells_at_once: bool,
     board: Arc<Board>,
 }
 
-/// Memory, as the host sees it.
+/// Access of the host to memory.
 impl<M: SteppedMachine> SteppedThread<M> {
     pub(super) fn new(
         machine: M,
@@ -111,7 +111,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
         self.order.as_ref().map(GraphOrder::host)
     }
 
-    /// Takes in what orders tasks.
+    /// Records a fact that orders tasks.
     pub(super) fn hear(&mut self, order: Order) {
         if let Some(ordered) = &mut self.order {
             ordered.hear(order);
@@ -165,14 +165,14 @@ impl<M: SteppedMachine> SteppedThread<M> {
         self.machine.notify(self.host(), signal, value)
     }
 
-    /// Lets time stop whenever one of these changes (SMN-4).
+    /// Makes the machine stop whenever one of these changes (SMN-4).
     pub(super) fn watch(&mut self, signals: &[Signal]) {
         let place = |signal: &Signal| Some((signal.segment(), signal.offset()?));
         let places: Vec<_> = signals.iter().filter_map(place).collect();
         self.machine.watch(&places);
     }
 
-    /// Lets what is still in flight arrive, although no task runs; whether a watched signal changed.
+    /// Completes the transfers in flight although no task runs. Returns whether a watched signal changed.
     pub(super) fn settle(&mut self) -> bool {
         while self.machine.turn() == Ok(true) {
             if self.machine.take_news() {
@@ -199,7 +199,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
         self.machine.abort(segment, reason);
     }
 
-    /// Fresh signals, no alarm.
+    /// Sets the signals of a domain to zero and clears its alarm.
     pub(super) fn reset(&mut self, segment: Segment) {
         let Some((layout, _)) = self.segments.get(&segment) else {
             return;
@@ -217,7 +217,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
         self.begin(chip);
     }
 
-    /// Starts the next task of a chip that has nothing to do (SMN-1).
+    /// Starts the next task of a chip that is idle (SMN-1).
     fn begin(&mut self, chip: usize) {
         while self.chips[chip].running.is_none() {
             let Some((id, task)) = self.chips[chip].waiting.pop_front() else {
@@ -285,7 +285,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
     /// Lets time pass until a task has ended, a watched signal has changed, nothing can happen any more, the host wants something, or
     /// `deadline`.
     pub(super) fn run(&mut self, deadline: Instant) {
-        // What a task said that could not even begin is heard before anything else happens.
+        // The error of a task that could not begin is processed before anything else happens.
         if !self.board.events().is_empty() {
             return;
         }
@@ -311,7 +311,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
                 break;
             }
             let ended = self.machine.take_ended();
-            // Not of those that a chip's own graph runs.
+            // Tasks of a chip's own graph are not reported to the host.
             if ended.into_iter().filter(|task| self.ended(*task)).count() > 0 {
                 break;
             }
@@ -332,7 +332,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
             .fetch_add(turns % LOOK_TURNS + 1, Ordering::Relaxed);
     }
 
-    /// A task has ended; whether it was a chip's.
+    /// Processes the end of a task. Returns whether the host submitted it, and not a chip's own graph.
     fn ended(&mut self, task: M::Task) -> bool {
         let of = |chip: &Chip<M::Task>| chip.running.as_ref().is_some_and(|running| running.task == task);
         let Some(chip) = self.chips.iter().position(of) else {
@@ -349,7 +349,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
         true
     }
 
-    /// A task is over. If it failed, its domains are given up before anything else happens (SMN-2).
+    /// Processes the outcome of a task. If it failed, its domains are aborted before anything else happens (SMN-2).
     fn end(&mut self, chip: usize, running: Running<M::Task>, outcome: Result<(), Failure>) {
         self.end_part(&running, outcome.is_ok());
         if let Err(failure) = &outcome {
@@ -369,7 +369,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
         }
     }
 
-    /// Chips that have died do nothing from now on.
+    /// Drops the tasks of chips that have died.
     fn note_deaths(&mut self) {
         for rank in self.machine.take_dead() {
             let Some(chip) = self.chips.iter().position(|chip| chip.rank == rank) else {
@@ -386,7 +386,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
         }
     }
 
-    /// The host hears of chips that have died, and the members of their domains do.
+    /// Reports dead chips to the host and to the members of their domains.
     fn tell_deaths(&mut self) {
         for chip in std::mem::take(&mut self.untold) {
             let cause = self.chips[chip].death.clone().unwrap_or_default();
@@ -405,7 +405,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
         }
     }
 
-    /// Whether the host may yet move a kernel that waits.
+    /// Whether the host may still notify a signal that a kernel waits for.
     fn waits_for_the_host(&self) -> bool {
         let running = self.chips.iter().filter_map(|chip| chip.running.as_ref());
         let mut domains = running.flat_map(|running| &running.domains);
@@ -416,7 +416,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
     fn give_up(&mut self) {
         let stuck = self.machine.give_up();
         let waiting: Vec<(Device, Waited)> = stuck.iter().filter_map(waits).collect();
-        // All are over before any chip begins something new.
+        // All of these end before any chip starts another task.
         let mut over = Vec::new();
         for (index, chip) in self.chips.iter_mut().enumerate() {
             if let Some(running) = chip.running.take() {
@@ -443,7 +443,7 @@ impl<M: SteppedMachine> SteppedThread<M> {
     }
 }
 
-/// What can be asked about it.
+/// The queries.
 impl<M: SteppedMachine> SteppedThread<M> {
     /// What a chip is doing, in words.
     pub(super) fn doing(&self, chip: usize) -> String {
