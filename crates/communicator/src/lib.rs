@@ -306,7 +306,7 @@ impl Communicator {
     }
 }
 
-/// Errors inside a callback of the platform belong to the platform.
+/// Converts an error for a callback that must return an error of the platform.
 fn platform(error: Error) -> ringwork_native::Error {
     match error {
         Error::Platform(error) => error,

@@ -221,7 +221,8 @@ impl<T: Element> KernelPort<T> {
         Ok(free)
     }
 
-    /// Waits for the next response, in the order they were sent. After the kernel's stop there is only that.
+    /// Waits for the next response, in the order they were sent. After the kernel's stop, every call returns that stop
+    /// again.
     ///
     /// # Errors
     /// As KPT-1 says.

@@ -53,7 +53,8 @@ pub(crate) struct Conditions {
     pub(crate) extra: Vec<(Arg, Tag)>,
 }
 
-/// A run that has begun: what [`Node::run`](crate::Node::run) does around an orchestration.
+/// A run that has begun and has not ended yet. [`Node::run`](crate::Node::run) begins one, calls an orchestration, and
+/// ends it.
 ///
 /// One thread submits through its [`orchestrator`](Run::orchestrator). Dropping it ends the run as if the orchestration
 /// had returned an error.

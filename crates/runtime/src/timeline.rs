@@ -52,7 +52,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Drops impossible entries: those that began before the chips did, or ended after the record was read.
+    /// Drops impossible entries: those that began before recording began, or ended after the record was read.
     pub(crate) fn checked(mut self) -> Records {
         let times = self.epoch.ticks..=self.now;
         for (record, _) in &mut self.chips {
