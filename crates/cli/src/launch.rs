@@ -146,9 +146,10 @@ pub(crate) fn say(job: &Job, outcome: Outcome) {
     announce("ringwork", what);
 }
 
+/// Why the program cannot be executed, if that is the error.
 fn kind(error: &Error) -> Option<ErrorKind> {
     match error {
-        Error::System { source, .. } => Some(source.kind()),
+        Error::Program { source, .. } => Some(source.kind()),
         _ => None,
     }
 }

@@ -3,6 +3,7 @@
 use crate::examples::Example;
 use crate::job::{Check, Job, Predicted, Times};
 use ringwork::check::Checked;
+use ringwork::layout::Bytes;
 use ringwork::runtime::{Platform, RecentChip};
 use ringwork::sim::ShowPs;
 use ringwork::sim::timeline::Load;
@@ -23,15 +24,7 @@ pub(crate) fn duration(time: Duration) -> String {
 
 /// Bytes as a person reads them.
 pub(crate) fn bytes(count: usize) -> String {
-    const KIB: usize = 1 << 10;
-    const MIB: usize = 1 << 20;
-    const GIB: usize = 1 << 30;
-    match count {
-        0..KIB => format!("{count} B"),
-        KIB..MIB => format!("{:.1} KiB", count as f64 / KIB as f64),
-        MIB..GIB => format!("{:.1} MiB", count as f64 / MIB as f64),
-        _ => format!("{:.1} GiB", count as f64 / GIB as f64),
-    }
+    Bytes(count as u64).to_string()
 }
 
 fn median(times: &[Duration]) -> Duration {

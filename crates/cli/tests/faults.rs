@@ -1,6 +1,6 @@
 //! The real program under faults: ranks and chips killed at random moments, and system calls that fail.
 //!
-//! With RINGWORK_LONG=1 2,000 kills, and every system call failing from the first to the 30th time.
+//! With RINGWORK_LONG=1 2,000 kills (or as many as RINGWORK_KILLS says), and every system call failing from the first to the 30th time.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -132,7 +132,8 @@ fn end_within(mut program: Child, limit: Duration) -> Option<Output> {
 fn every_kill_is_told_with_the_right_name_and_never_a_success() {
     let mut rng = Rng::from_environment();
     println!("RINGWORK_SEED={}", rng.seed());
-    let kills = if long() { 2_000 } else { 2 * VICTIMS.len() };
+    let asked = std::env::var("RINGWORK_KILLS").map(|kills| kills.parse().unwrap());
+    let kills = asked.unwrap_or(if long() { 2_000 } else { 2 * VICTIMS.len() });
     for (index, victim) in VICTIMS.iter().enumerate() {
         let (mut latencies, mut missed) = (Latencies::default(), 0);
         while latencies.count() < kills / VICTIMS.len() {
@@ -266,6 +267,57 @@ fn a_system_call_that_fails_is_an_error_and_neither_a_hang_nor_a_panic() {
     }
     println!("{tolerated} did not matter, {told} were told");
     assert!(told > 0, "nothing was hit");
+}
+
+/// What stands in the error, of calls that a sandbox or an old kernel refuses.
+const REFUSED: [(&str, &str, &str, &str); 4] = [
+    ("launch -n 2 -- true", "pidfd_open", "ENOSYS", "pidfd_open: "),
+    (
+        "launch -n 2 -- true",
+        "prctl",
+        "EPERM",
+        "prctl(PR_SET_PDEATHSIG): ",
+    ),
+    (
+        "launch -n 2 --pin core -- true",
+        "sched_setaffinity",
+        "EPERM",
+        "(--pin core): ",
+    ),
+    ("doctor", "prctl", "EPERM", "MISSING  prctl"),
+];
+
+#[test]
+fn a_call_that_the_system_refuses_is_named() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        assert!(!long(), "the long form needs strace");
+        println!("not tried: there is no strace");
+        return;
+    }
+    for (program, call, error, expected) in REFUSED {
+        let inject = format!("inject={call}:error={error}");
+        let trace = format!("trace={call}");
+        let output = Command::new("strace")
+            .args([
+                "-f",
+                "-qq",
+                "-o",
+                "/dev/null",
+                "-e",
+                &trace,
+                "-e",
+                &inject,
+                PROGRAM,
+            ])
+            .args(program.split(' '))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{program}: {said}");
+        assert!(said.contains(expected), "{program}: {said}");
+    }
 }
 
 /// Runs a program whose processes each get an error from a system call the n-th time; returns its exit code.

@@ -246,6 +246,28 @@ fn an_interrupt_keeps_the_rows_that_were_known() {
     }
 }
 
+/// A single step of this simulation moves the data of a thousand ranks over hundreds of links.
+#[test]
+fn a_large_simulation_ends_at_the_first_interrupt() {
+    use std::io::{BufRead, BufReader};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ringwork"))
+        .args("sim all_reduce -t ring-1000 -b 1K -e 1K --algo onephase".split(' '))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let process = ringwork_testkit::process::Process::open(child.id()).unwrap();
+    // It prints the heading before it begins.
+    let mut heading = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut heading)
+        .unwrap();
+    process.signal(rustix::process::Signal::INT);
+    // To the end it would take minutes.
+    assert!(process.ended(std::time::Duration::from_secs(20)), "it goes on");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
 #[test]
 fn a_clock_that_has_no_more_room_is_an_error_and_not_a_prediction() {
     let folder = Folder::new("clock");

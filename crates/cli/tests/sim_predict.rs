@@ -234,6 +234,15 @@ fn direct_is_left_out_of_large_comparisons_and_done_if_asked_for() {
     assert_eq!(algorithms(&one), ["direct"]);
 }
 
+#[test]
+fn a_scratch_that_is_too_small_is_refused() {
+    for scratch in ["0", "1", "63"] {
+        let error = refused(&format!("sim all_reduce -t ring-8 -e 1K --scratch {scratch}"));
+        assert!(error.contains("give it at least 64 B"), "{error}");
+    }
+    ok("sim all_reduce -t ring-8 -b 1K -e 1K --algo twophase --scratch 64");
+}
+
 /// The ancestor's times, from the command line: the first PE of every cube, data in TCM.
 #[test]
 fn the_ancestors_all_reduce_takes_what_it_published() {

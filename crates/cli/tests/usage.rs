@@ -152,9 +152,7 @@ fn a_run_that_cannot_be_fails_with_the_numbers_in_words_and_in_json() {
     assert_eq!(code, Some(1), "{stderr}");
     assert!(
         stderr.starts_with("error: ")
-            && stderr.contains(
-                "`allgather` with --count 1073741824 on 64 devices needs 35734127902720 bytes of memory"
-            ),
+            && stderr.contains("`allgather` with --count 1073741824 on 64 devices needs 32.5 TiB of memory"),
         "{stderr}"
     );
     let json: Value = serde_json::from_str(&stdout).unwrap();

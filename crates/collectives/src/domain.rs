@@ -111,6 +111,12 @@ impl Demand {
         self.declare_team(self.scratch(), self.ranks <= MAX_RANKS, window)
     }
 
+    /// The least bytes of scratch that an algorithm can work with. Less is rounded up to it.
+    #[must_use]
+    pub fn least_scratch_bytes(&self) -> u64 {
+        (self.least_scratch() * self.dtype.bytes()) as u64
+    }
+
     /// The fewest elements of scratch for any operation: one for each member in both halves.
     fn least_scratch(&self) -> usize {
         2 * self.ranks as usize

@@ -36,10 +36,12 @@
 //! - **LAY-3 (inside).** Every place is behind the header and inside [`Layout::bytes`].
 #![forbid(unsafe_code)]
 
+mod bytes;
 mod error;
 mod segment;
 mod window;
 
+pub use bytes::Bytes;
 pub use error::LayoutError;
 pub use segment::Layout;
 pub use window::{BufferPlace, CellRow, WindowBuilder};

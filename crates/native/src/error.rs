@@ -2,7 +2,7 @@
 
 use crate::memory::available_bytes;
 use ringwork_isa::{Device, Segment};
-use ringwork_layout::{LayoutError, MAX_BYTES};
+use ringwork_layout::{Bytes, LayoutError, MAX_BYTES};
 use std::io;
 
 /// The result of an operation of this crate.
@@ -13,7 +13,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// The machine has less memory free than is asked for.
-    #[error("{what} needs {need_bytes} bytes of memory and {have_bytes} are free; ask for less or free some")]
+    #[error(
+        "{what} needs {} of memory and {} are free; ask for less or free some",
+        Bytes(*need_bytes),
+        Bytes(*have_bytes)
+    )]
     OutOfMemory {
         /// What the memory was for.
         what: String,
@@ -28,6 +32,14 @@ pub enum Error {
         /// What was being done.
         doing: String,
         /// What it said.
+        source: io::Error,
+    },
+    /// A program cannot be executed: it does not exist, or is not executable.
+    #[error("`{program}` cannot be executed: {source}")]
+    Program {
+        /// The program.
+        program: String,
+        /// What the system said.
         source: io::Error,
     },
     /// Shared memory, a mailbox or a bootstrap message holds something impossible.

@@ -3,7 +3,6 @@
 use ringwork::isa::Algorithm;
 use ringwork::kernels;
 use ringwork::prelude::*;
-use std::collections::BTreeMap;
 
 fn main() -> ringwork::Result<()> {
     const COUNT: usize = 1000;
@@ -12,15 +11,12 @@ fn main() -> ringwork::Result<()> {
     // The memory that the chips share for sums of up to COUNT elements. Longer ones go through it in pieces.
     let tp = node.open_domain(&DomainSpec::new("tp", chips.clone()).team::<f32>("team", COUNT))?;
     let team = tp.team("team")?;
-    let (mut x, mut y) = (BTreeMap::new(), BTreeMap::new());
-    for (rank, chip) in (0u8..).zip(chips.clone()) {
-        x.insert(chip, node.tensor(chip, &[f32::from(rank); COUNT])?);
-        y.insert(chip, node.zeros::<f32>(chip, COUNT)?);
-    }
+    let x = node.each(|chip| node.tensor(chip, &[chip.0 as f32; COUNT]))?;
+    let y = node.each(|chip| node.zeros::<f32>(chip, COUNT))?;
     for algorithm in [Algorithm::OnePhase, Algorithm::TwoPhase, Algorithm::StagedRing] {
         node.run(|orch| {
             orch.group(chips.clone(), |chip| {
-                let (x, y) = (&x[&chip], &y[&chip]);
+                let (x, y) = (&x[chip], &y[chip]);
                 Ok(kernels::all_reduce::task(x, y, &team, ReduceOp::Sum, algorithm))
             })
         })?;

@@ -5,7 +5,6 @@ use ringwork::isa::Queues;
 use ringwork::prelude::*;
 use ringwork::runtime::{Platform, Simulation};
 use ringwork::sim::Topology;
-use std::collections::BTreeMap;
 
 const PORTS: u32 = 2; // east and west
 const DEPTH: u32 = 4; // slots in each queue
@@ -44,16 +43,9 @@ fn main() -> ringwork::Result<()> {
         .signals("cells", Queues::cells(PORTS, DEPTH));
     let ring = node.open_domain(&spec)?;
     let (slots, cells) = (ring.buffer("slots")?, ring.signals("cells")?);
-    let (mut x, mut y) = (BTreeMap::new(), BTreeMap::new());
-    for (rank, chip) in (0u8..).zip(chips.clone()) {
-        x.insert(chip, node.tensor(chip, &[f32::from(rank); LEN])?);
-        y.insert(chip, node.zeros::<f32>(chip, LEN)?);
-    }
-    node.run(|orch| {
-        orch.group(chips, |chip| {
-            Ok(around::task(&x[&chip], &y[&chip], &slots, &cells))
-        })
-    })?;
+    let x = node.each(|chip| node.tensor(chip, &[chip.0 as f32; LEN]))?;
+    let y = node.each(|chip| node.zeros::<f32>(chip, LEN))?;
+    node.run(|orch| orch.group(chips, |chip| Ok(around::task(&x[chip], &y[chip], &slots, &cells))))?;
     for y in y.values() {
         assert_eq!(y.read()?, [28.0; LEN]); // 0 + 1 + ... + 7
     }

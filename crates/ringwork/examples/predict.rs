@@ -6,7 +6,6 @@ use ringwork::kernels;
 use ringwork::prelude::*;
 use ringwork::runtime::{Platform, Simulation};
 use ringwork::sim::Topology;
-use std::collections::BTreeMap;
 
 /// Sums 4,096 elements over eight chips, and returns the virtual time that it took, if there is one.
 fn all_reduce_on(platform: Platform) -> ringwork::Result<Option<u64>> {
@@ -15,14 +14,11 @@ fn all_reduce_on(platform: Platform) -> ringwork::Result<Option<u64>> {
     let chips = node.devices();
     let domain = node.open_domain(&DomainSpec::new("all", chips.clone()).team::<f32>("team", COUNT))?;
     let team = domain.team("team")?;
-    let (mut x, mut y) = (BTreeMap::new(), BTreeMap::new());
-    for chip in chips.clone() {
-        x.insert(chip, node.tensor(chip, &[1.0f32; COUNT])?);
-        y.insert(chip, node.zeros::<f32>(chip, COUNT)?);
-    }
+    let x = node.each(|chip| node.tensor(chip, &[1.0f32; COUNT]))?;
+    let y = node.each(|chip| node.zeros::<f32>(chip, COUNT))?;
     node.run(|orch| {
         orch.group(chips, |chip| {
-            let (x, y) = (&x[&chip], &y[&chip]);
+            let (x, y) = (&x[chip], &y[chip]);
             Ok(kernels::all_reduce::task(
                 x,
                 y,

@@ -1,7 +1,6 @@
 //! Data goes around a ring: each chip writes into its right neighbour's window, with flow control by signals.
 
 use ringwork::prelude::*;
-use std::collections::BTreeMap;
 
 /// Passes x to the right, `steps` times; then y is what came last.
 #[kernel]
@@ -42,17 +41,14 @@ fn main() -> ringwork::Result<()> {
         ring.signals("full")?,
         ring.signals("free")?,
     );
-    let (mut x, mut y) = (BTreeMap::new(), BTreeMap::new());
-    for (rank, chip) in (0..).zip(chips.clone()) {
-        x.insert(chip, node.tensor(chip, &[rank])?);
-        y.insert(chip, node.zeros(chip, 1)?);
-    }
+    let x = node.each(|chip| node.tensor(chip, &[chip.0 as i32]))?;
+    let y = node.each(|chip| node.zeros(chip, 1))?;
     node.run(|orch| {
         // 4 steps on a ring of 3: the data ends one chip to the right.
         orch.group(chips, |chip| {
-            Ok(shift::task(&x[&chip], &y[&chip], &inbox, &full, &free, 4))
+            Ok(shift::task(&x[chip], &y[chip], &inbox, &full, &free, 4))
         })
     })?;
-    assert_eq!(y[&Device(0)].read()?, [2]);
+    assert_eq!(y[Device(0)].read()?, [2]);
     Ok(())
 }

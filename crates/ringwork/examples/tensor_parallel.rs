@@ -2,7 +2,6 @@
 
 use ringwork::collectives::{Algorithm, Team, all_reduce};
 use ringwork::prelude::*;
-use std::collections::BTreeMap;
 
 const TOKENS: usize = 2;
 const INPUTS: usize = 8;
@@ -38,15 +37,12 @@ fn main() -> ringwork::Result<()> {
     let (scratch, meet, steps) = (tp.buffer("scratch")?, tp.barrier("meet")?, tp.signals("steps")?);
 
     let inputs = INPUTS / chips.len();
-    let (mut x, mut weight, mut y) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for chip in chips.clone() {
-        x.insert(chip, node.tensor(chip, &vec![1.0f32; TOKENS * inputs])?);
-        weight.insert(chip, node.tensor(chip, &vec![0.5f32; inputs * OUTPUTS])?);
-        y.insert(chip, node.zeros::<f32>(chip, TOKENS * OUTPUTS)?);
-    }
+    let x = node.each(|chip| node.tensor(chip, &vec![1.0f32; TOKENS * inputs]))?;
+    let weight = node.each(|chip| node.tensor(chip, &vec![0.5f32; inputs * OUTPUTS]))?;
+    let y = node.each(|chip| node.zeros::<f32>(chip, TOKENS * OUTPUTS))?;
     node.run(|orch| {
         orch.group(chips, |chip| {
-            let (x, weight, y) = (&x[&chip], &weight[&chip], &y[&chip]);
+            let (x, weight, y) = (&x[chip], &weight[chip], &y[chip]);
             Ok(linear::task(x, weight, y, &scratch, &meet, &steps))
         })
     })?;

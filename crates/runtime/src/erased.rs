@@ -182,7 +182,7 @@ impl AnyTensor {
     /// Copies the elements to the host, after the tasks submitted before.
     ///
     /// # Errors
-    /// If the lengths differ, a task before failed, or the node is closed.
+    /// If the lengths differ, an earlier task failed, or the node is closed.
     pub fn read(&self, bytes: &mut [u8]) -> Result<()> {
         let (node, place) = (&self.inner.node, (Rank(0), 0));
         node.read_bytes(&self.shaped.span, place, bytes, || self.what())

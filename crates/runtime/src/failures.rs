@@ -99,7 +99,7 @@ impl State {
             failure,
             dead_partner,
         });
-        // Once per task: each further alarm would wake all waiters again, and there are as many as members.
+        // The alarm is raised once per task: every member fails, and each further alarm would wake all waiters again.
         if !first_of_task {
             return;
         }

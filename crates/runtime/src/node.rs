@@ -242,7 +242,7 @@ impl Node {
     /// Opens a domain now.
     ///
     /// # Errors
-    /// If the spec cannot be, or there is no memory.
+    /// If the specification is impossible, or there is no memory.
     pub fn open_domain(&self, spec: &DomainSpec) -> Result<Domain> {
         open_domain(&self.shared, spec)
     }
@@ -346,7 +346,8 @@ impl Drop for Node {
 /// host.
 const DEPTH: u32 = 8;
 
-/// Chips, each with memory for intermediates, and the sub-workers of the host.
+/// Makes the engine of a node: its executors are the chips, each with memory for intermediates, and the sub-workers of
+/// the host.
 fn engine(
     chips: usize,
     hosts: u32,

@@ -86,7 +86,7 @@ impl Run {
     /// Waits until everything that was submitted is done. `outcome` is the orchestration's own.
     ///
     /// # Errors
-    /// The first error, with its path: that of a task before the orchestration's own, which usually follows from it.
+    /// The first error, with its path: a task's error is reported before the orchestration's own, which usually follows from it.
     pub fn end<R>(mut self, outcome: Result<R>) -> Result<R> {
         self.ended = true;
         if let Err(error) = &outcome {
@@ -170,7 +170,7 @@ impl<'n> Orchestrator<'n> {
     /// [`host_task`](Orchestrator::host_task) for a closure that is part of the graph.
     ///
     /// # Errors
-    /// The failure of a task before; or the closure's own, with its name.
+    /// The failure of an earlier task; or the closure's own, with its name.
     pub fn host<R, E: std::fmt::Display>(
         &self,
         name: &str,
@@ -189,8 +189,8 @@ impl<'n> Orchestrator<'n> {
     /// anything until a task has written it. Waits for room if there is none.
     ///
     /// # Errors
-    /// If the chip cannot be used, or the memory can never fit ([`Error::RingStuck`]); or, early, the failure
-    /// of a task before.
+    /// If the chip cannot be used, or the memory can never fit ([`Error::RingStuck`]); or the failure
+    /// of an earlier task.
     pub fn intermediate<T: Element>(&self, device: Device, count: usize) -> Result<Intermediate<T>> {
         let span = intermediate::allocate(self.node, device, T::DTYPE, count)?;
         Ok(Intermediate::new(span, device))
@@ -225,7 +225,7 @@ impl<'n> Orchestrator<'n> {
     /// Opens a domain, for as long as its handle or a handle to one of its buffers lives.
     ///
     /// # Errors
-    /// If the spec cannot be, or there is no memory.
+    /// If the specification is impossible, or there is no memory.
     pub fn domain(&self, spec: &DomainSpec) -> Result<Domain> {
         open_domain(self.node, spec)
     }

@@ -15,7 +15,7 @@ impl Orchestrator<'_> {
     /// Submits a kernel to a chip.
     ///
     /// # Errors
-    /// If the chip or the arguments cannot be used; or, early, the failure of a task before.
+    /// If the chip or the arguments cannot be used; or the failure of an earlier task.
     pub fn submit(&self, device: Device, task: Task) -> Result<TaskId> {
         let mut state = self.node.lock();
         let chip = state.chip(device)?;

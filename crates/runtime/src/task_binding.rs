@@ -274,7 +274,7 @@ pub(crate) fn view(arg: &Arg) -> Option<View> {
         }
         Arg::Signals(row) => cells(row).map(View::range),
         Arg::Barrier(barrier) => cells(&barrier.signals()).map(View::range),
-        // Its data is reached through the team only, so its cells stand for all of it.
+        // A team's memory is only ever used through the team, so the range of its cells stands for all of it.
         Arg::Team(team) => cells(&team.cells).map(View::range),
         Arg::Value(_) => None,
     }

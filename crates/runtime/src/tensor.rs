@@ -74,7 +74,7 @@ impl<T: Element> Tensor<T> {
     /// Copies the elements to the host, after the tasks submitted before.
     ///
     /// # Errors
-    /// If a task before failed, or the node is closed.
+    /// If an earlier task failed, or the node is closed.
     pub fn read(&self) -> Result<Vec<T>> {
         self.inner.node.read_span(&self.span, (Rank(0), 0))
     }

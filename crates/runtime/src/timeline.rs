@@ -224,7 +224,7 @@ pub(crate) struct Part<'a> {
     pub(crate) names: &'a SignalNames,
 }
 
-/// A signal's cell: of one node, or of several.
+/// Identifies a signal's cell: the node and the cell, or only the cell if several nodes share it.
 type Place = (Option<usize>, u64);
 
 impl Part<'_> {

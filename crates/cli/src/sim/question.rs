@@ -7,8 +7,10 @@ use super::row::Row;
 use super::{Refused, SimArguments};
 use crate::machine;
 use ringwork::ccl::{Ccl, WorldSize};
-use ringwork::collectives::catalogue::{self, Entry};
+use ringwork::collectives::catalogue::{self, Entry, Needs};
+use ringwork::collectives::domain::Demand;
 use ringwork::isa::{Algorithm, Collective, Dtype};
+use ringwork::layout::Bytes;
 use ringwork::runtime::Interrupter;
 use ringwork::sim::Topology;
 use std::time::Instant;
@@ -128,6 +130,7 @@ impl Asked<'_> {
                 trace: false,
             };
             check_exact(&call)?;
+            check_scratch(&call)?;
             calls.push((call, topology));
         }
         Ok(calls)
@@ -226,6 +229,20 @@ fn check_exact(call: &Call) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Refuses a scratch that would be rounded up without a word.
+fn check_scratch(call: &Call) -> Result<(), String> {
+    let least = Demand::new(call.ranks, call.dtype, 0).least_scratch_bytes();
+    match call.scratch {
+        Some(bytes) if bytes < least && call.entry.needs == Needs::Scratch => Err(format!(
+            "a scratch of {} is too small: its halves must hold an element for each of {} ranks; give it at least {}",
+            Bytes(bytes),
+            call.ranks,
+            Bytes(least)
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn sizes(arguments: &SimArguments, ccl: &Ccl, call: &Call) -> Result<Vec<usize>, String> {

@@ -8,8 +8,8 @@
 //! # Invariants
 //! - **RING-1 (in step).** The counter of a rank is written by that rank only, one more for every broadcast,
 //!   whichever rank is its root.
-//! - **RING-2 (read before written).** A place is written again, for `b + P`, after a meeting that began after every
-//!   rank had ended `b`: all ranks meet once in every `P` broadcasts.
+//! - **RING-2 (read before written).** All ranks meet once in every `P` broadcasts. So when broadcast `b + P` writes to
+//!   the place of `b`, every rank has finished `b`.
 //!
 //! Except for the meetings, no epoch of the team and none of its scratch is used: other operations do not depend on
 //! how far a root is ahead.

@@ -118,7 +118,8 @@ impl NativeCore {
         )
     }
 
-    /// Publishes the collective calls of the ranks in a cell of each rank that nothing else uses, in `home`.
+    /// Sets where each rank publishes the collective call that it is in: a cell of this row, in the segment `home`,
+    /// which nothing else uses.
     pub fn set_calls(&mut self, home: Arc<Attached>, row: Signals) {
         let mine = row.at(0).ok().filter(|signal| home.signal(signal).is_some());
         let mine = mine.and_then(|signal| signal.offset());

@@ -27,6 +27,8 @@ pub(super) use machine::{Starts, SteppedMachine, Stuck, StuckOn};
 pub(super) use order::GraphOrder;
 use ringwork_check::{Checked, TaskFault};
 use ringwork_isa::{Compare, Device, Rank, Segment, Signal, Task};
+#[cfg(feature = "sim")]
+use ringwork_layout::Bytes;
 use ringwork_timeline::Timeline;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -84,7 +86,11 @@ pub(super) enum SteppedError {
     #[error("the {what} did not answer within {limit_ms} ms")]
     Silent { what: &'static str, limit_ms: u128 },
     #[cfg(feature = "sim")]
-    #[error("{what} needs {need_bytes} bytes of memory and {have_bytes} are free; ask for less or free some")]
+    #[error(
+        "{what} needs {} of memory and {} are free; ask for less or free some",
+        Bytes(*need_bytes),
+        Bytes(*have_bytes)
+    )]
     OutOfMemory {
         what: String,
         need_bytes: u64,

@@ -199,7 +199,7 @@ impl<'c> Cores<'c> {
         self.threads.driver.report(dispatch, outcome);
     }
 
-    /// The entry of a task for the record.
+    /// The entry with which the start of a task is recorded.
     fn begin(&self, dispatch: Dispatch) -> Begin {
         Begin {
             core: number_of(dispatch),

@@ -5,7 +5,8 @@
 //! used in three ways, all on the same [engine](ringwork_engine):
 //!
 //! 1. *built on the chip, edges inferred* from what its tasks touch: the task as it is;
-//! 2. *built on the chip, explicit edges*: [`explicit`] of the task; only [`after`](ChipOrchestrator::after) orders;
+//! 2. *built on the chip, explicit edges*: [`explicit`] of the task: only [`after`](ChipOrchestrator::after) makes
+//!    edges;
 //! 3. *captured on the host*: [`Node::capture`](crate::Node::capture) runs the function once and ships what it
 //!    submitted; [`Captured::replay`] runs that with other inputs, as often as one likes, without the function.
 //!

@@ -94,7 +94,7 @@ impl<'c> ChipOrchestrator<'c> {
     /// Submits a kernel to a core of this kind.
     ///
     /// # Errors
-    /// If an intermediate is used after its scope has ended, or a task before has failed.
+    /// If an intermediate is used after its scope has ended, or an earlier task has failed.
     pub fn submit(&self, on: CoreKind, task: Task) -> Result<TaskId> {
         let mut spec = Spec::new(Place::Any(on.kind())).priority(self.priority);
         spec.after.extend_from_slice(&self.after);

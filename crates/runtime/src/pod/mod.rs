@@ -160,7 +160,7 @@ impl<C: Worker> Pod<C> {
     /// [group](PodOrchestrator::group) of children.
     ///
     /// # Errors
-    /// If the spec cannot be, there is no memory, or a node below does not share this host's memory.
+    /// If the specification is impossible, there is no memory, or a node below does not share this host's memory.
     pub fn open_domain(&self, spec: &DomainSpec) -> Result<PodDomain> {
         self.open(spec, |nodes| Ok(domain::everyone(nodes)))
     }
@@ -197,7 +197,7 @@ impl<C: Worker> Pod<C> {
         self.domains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Resets its domains of living chips to their state when opened: nothing runs.
+    /// Resets its domains whose members are all alive to the state when they were opened. Only while nothing runs.
     fn reset_domains(&self) {
         for domain in self.domains().iter().filter_map(Weak::upgrade) {
             domain.reset();

@@ -89,7 +89,7 @@ impl<'env, C: Worker> PodOrchestrator<'env, C> {
     /// Submits work for a child, by its place.
     ///
     /// # Errors
-    /// If there is no such child; or, early, the failure of a task before.
+    /// If there is no such child; or the failure of an earlier task.
     pub fn submit(
         &self,
         child: usize,
@@ -135,7 +135,7 @@ impl<'env, C: Worker> PodOrchestrator<'env, C> {
     /// Submits work for the worker itself: a closure that takes its turn.
     ///
     /// # Errors
-    /// The failure of a task before.
+    /// The failure of an earlier task.
     pub fn host_task<E: std::fmt::Display>(
         &self,
         name: &str,

@@ -95,3 +95,23 @@ pub(super) fn died_after_its_part(_: &mut Rng) {
         "{error}"
     );
 }
+
+/// 2,000 with RINGWORK_LONG=1.
+pub(super) fn many_domains(_: &mut Rng) {
+    let node = node(2);
+    let mut open = usize::MAX;
+    for round in 0..if long() { 2000 } else { 200 } {
+        let reducers = Reducers::open(&node, &node.devices(), 100).unwrap();
+        reducers.reduce(&node, Algorithm::TwoPhase, 1).unwrap();
+        assert!(reducers.verified().unwrap());
+        drop(reducers);
+        if round == 10 {
+            open = open_files();
+        }
+        // Chips release their part when they take their next mail, so a few may still be open.
+        assert!(
+            open_files() <= open.saturating_add(8),
+            "round {round}: {open} at first"
+        );
+    }
+}

@@ -17,10 +17,9 @@ use ringwork_collectives::Algorithm;
 use ringwork_isa::{Barrier, Compare, Core, Error as KernelError, ErrorKind, In, Result, Signals};
 use ringwork_macros::kernel;
 use ringwork_runtime::{Cause, Device, DomainSpec, Error, Failure, Node, Orchestrator, Program};
-use ringwork_testkit::Latencies;
-use ringwork_testkit::Rng;
 use ringwork_testkit::harness::{self, Test};
 use ringwork_testkit::process::{Process, children, cpu_ticks, is_stopped, open_files};
+use ringwork_testkit::{Latencies, Rng, long};
 use rustix::fs::inotify::{self, WatchFlags};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::process::ExitCode;
@@ -81,6 +80,10 @@ const TESTS: &[Test] = &[
     (
         "the_death_of_a_chip_leaves_the_others_usable",
         afterwards::usable_after_a_death,
+    ),
+    (
+        "thousands_of_domains_one_after_the_other_leave_no_descriptor",
+        afterwards::many_domains,
     ),
     (
         "a_partner_that_died_after_its_part_is_the_one_that_is_named",

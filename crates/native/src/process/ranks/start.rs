@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::process::death_watch::End;
 use crate::process::file_size_limit;
 use crate::process::stopped::is_stopped;
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use rustix::thread::CpuSet;
 use std::hash::{BuildHasher, RandomState};
@@ -73,7 +74,9 @@ impl Process {
         // Asked for between fork and exec, where an error could not say which call it was.
         rustix::process::parent_process_death_signal()
             .map_err(Error::system(format!("{}: prctl(PR_SET_PDEATHSIG)", doing())))?;
-        let mut child = command.spawn().map_err(Error::system(doing()))?;
+        let mut child = command
+            .spawn()
+            .map_err(|source| not_started(job, source, doing()))?;
         // The child is ours and not reaped, so its number cannot have been reused.
         let pid = Pid::from_child(&child);
         let opened = rustix::process::pidfd_open(pid, PidfdFlags::empty());
@@ -136,6 +139,20 @@ impl Drop for Process {
             self.signal(Signal::KILL);
             let _ = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
         }
+    }
+}
+
+/// The error of a start. Of the calls between fork and exec only exec itself fails in the first three ways.
+fn not_started(job: &Job, source: io::Error, doing: String) -> Error {
+    match source.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT | Errno::ACCESS | Errno::NOEXEC) => Error::Program {
+            program: job.program.to_string_lossy().into_owned(),
+            source,
+        },
+        Some(Errno::PERM | Errno::INVAL) if job.pin == Pin::Core => {
+            Error::system(format!("{doing}, bound to a core (--pin core)"))(source)
+        }
+        _ => Error::system(doing)(source),
     }
 }
 
