@@ -38,7 +38,8 @@ one() { # fault, what happens, how many survivors speak, what they say
     until_count "well: [0-9].*$4" "$3" 50
     echo "ok: $fault: $(($(date +%s%N) / 1000000 - start / 1000000)) ms until $3 survivors had said: $(grep -m1 -o 'well: .*' "$logs/out" | cut -d: -f3-)"
     "$here/hosts.sh" down
-    kill -KILL $launcher 2>/dev/null || true
+    # With its group: mpirun does not end while a host is gone.
+    kill -KILL -- -$launcher 2>/dev/null || true
     wait $launcher 2>/dev/null || true
 }
 
