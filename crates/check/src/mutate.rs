@@ -37,11 +37,13 @@ pub enum Mutation {
     NextEpoch,
     /// A notify sets instead of adding.
     SetForAdd,
+    /// The last of several sources is left out.
+    FewerSources,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 12] = [
+    pub const ALL: [Mutation; 13] = [
         Mutation::Drop,
         Mutation::Exchange,
         Mutation::WaitLess,
@@ -54,6 +56,7 @@ impl Mutation {
         Mutation::Shorter,
         Mutation::NextEpoch,
         Mutation::SetForAdd,
+        Mutation::FewerSources,
     ];
 }
 
@@ -72,6 +75,7 @@ impl fmt::Display for Mutation {
             Mutation::Shorter => "range one shorter",
             Mutation::NextEpoch => "next packet epoch",
             Mutation::SetForAdd => "set for add",
+            Mutation::FewerSources => "one source fewer",
         })
     }
 }
@@ -198,6 +202,12 @@ impl Mutation {
                 Instruction::PutPacket { epoch, .. } | Instruction::TakePackets { epoch, .. },
             ) => {
                 *epoch = epoch.next();
+            }
+            (Mutation::FewerSources, Instruction::Reduce { sources, .. }) if sources.len() > 1 => {
+                sources.pop();
+            }
+            (Mutation::FewerSources, Instruction::TakePackets { sources, .. }) if sources.len() > 1 => {
+                sources.pop();
             }
             (Mutation::NextData, other) => data_of_next(other)?,
             (Mutation::Further, other) => further(other)?,
