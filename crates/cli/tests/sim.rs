@@ -210,7 +210,7 @@ fn a_place_that_has_no_effect_is_not_varied() {
 fn a_time_that_cannot_be_counted_is_not_a_prediction() {
     let folder = Folder::new("long-time");
     let file = folder.path("slow.yaml");
-    let slow = "network: {kind: ring, size: 4, bandwidth: 50 GB/s, latency: 900000 s}\n";
+    let slow = "network: {kind: ring, size: 40, bandwidth: 50 GB/s, latency: 900000 s}\n";
     std::fs::write(&file, slow).unwrap();
     let run = ringwork(&format!("sim all_reduce -t {file} -b 1K -e 1K --algo ring"));
     assert_ne!(run.code, Some(0), "{run:?}");

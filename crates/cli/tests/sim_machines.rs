@@ -273,10 +273,10 @@ fn a_clock_that_has_no_more_room_is_an_error_and_not_a_prediction() {
     let folder = Folder::new("clock");
     let machine = folder.write(
         "slow.yaml",
-        "network: {kind: ring, size: 4, bandwidth: 50 GB/s, latency: 900000 s}\n",
+        "network: {kind: ring, size: 40, bandwidth: 50 GB/s, latency: 900000 s}\n",
     );
     for command in [
-        "run allreduce -p sim -d 0-3 -t",
+        "run allreduce -p sim -d 0-39 -t",
         "sim all_reduce -e 1K --algo ring -t",
     ] {
         let run = support::ringwork(&format!("{command} {machine}"));

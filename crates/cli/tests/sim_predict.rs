@@ -17,7 +17,7 @@ fn predictions_are_verified_bounded_and_say_who_wins() {
     let json = json("sim all -t full-3 -b 3K -e 300K -f 10 --json");
     assert_eq!(json["complete"], true);
     let rows = json["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), (13 + 17) * 3 + 2);
+    assert_eq!(rows.len(), 55 * 3 + 2);
     for row in rows {
         let (time, bound) = (
             row["time_ps"].as_u64().unwrap(),
@@ -184,7 +184,7 @@ fn algorithms_for_networks_are_verified_on_every_kind_of_machine() {
             "sim all_reduce -t {topology} -b 100 -e 10000 -f 100 --json"
         ));
         let names = algorithms(&json);
-        assert_eq!(names.len(), if all { 13 } else { 10 }, "{topology}: {names:?}");
+        assert_eq!(names.len(), if all { 14 } else { 11 }, "{topology}: {names:?}");
         for name in NETWORK.iter().filter(|name| !names.contains(name)) {
             let left_out = &json["left_out"][0];
             assert!(
@@ -208,7 +208,7 @@ fn algorithms_for_networks_are_verified_on_every_kind_of_machine() {
     }
 }
 
-/// The closed form of a torus with all ports busy: 500 ns and 50 GB/s.
+/// Closed forms of a ring for each dimension, on links of 500 ns and 50 GB/s.
 #[test]
 fn all_ports_of_a_torus_win_where_there_is_much_to_carry() {
     let json = json("sim all_reduce -t torus-4x4 -b 64K -e 16M -f 256 --timing-only --json");
@@ -219,8 +219,10 @@ fn all_ports_of_a_torus_win_where_there_is_much_to_carry() {
     };
     let bytes = 16 << 20;
     let (latency, drain) = (2 * 6 * 500_000, 2 * 15 * bytes / 16 * 20);
-    assert_eq!(time("hierarchical", bytes), latency + drain);
-    assert_eq!(time("torus", bytes), latency + drain / 4);
+    // In pieces, levels and directions overlap; nothing is faster than what all ports need to drain.
+    assert!(time("hierarchical", bytes) < latency + drain);
+    assert!(time("torus", bytes) > drain / 4);
+    assert!(time("torus", bytes) < time("hierarchical", bytes) / 2);
     let fastest = json["fastest"][0]["sizes"].as_array().unwrap();
     assert_eq!(fastest.last().unwrap()["algo"], "torus");
 }

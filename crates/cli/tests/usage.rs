@@ -194,7 +194,7 @@ fn doctor_finds_that_this_machine_will_do() {
     assert!(stdout.ends_with("Nothing is missing: ringwork runs here.\n"));
     let json: Value = serde_json::from_str(&ringwork("doctor --json").stdout).unwrap();
     assert_eq!(json["missing"], 0);
-    assert_eq!(json["findings"].as_array().unwrap().len(), 11);
+    assert_eq!(json["findings"].as_array().unwrap().len(), 12);
 }
 
 #[test]

@@ -429,8 +429,8 @@ mod tests {
         };
         assert!(error("RINGWORK_ALGO", "all_reduce").contains("operation=algorithm"));
         assert!(
-            error("RINGWORK_ALGO", "all_reduce=rign")
-                .contains("all_reduce has no algorithm `rign`; did you mean `ring`?")
+            error("RINGWORK_ALGO", "all_reduce=staged-rign")
+                .contains("all_reduce has no algorithm `staged-rign`; did you mean `staged-ring`?")
         );
         assert!(error("RINGWORK_ALGO", "send=ring").contains("no choice for `send`"));
         assert!(error("RINGWORK_CCL", "/nowhere/at/all").contains("RINGWORK_CCL"));

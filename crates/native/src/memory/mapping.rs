@@ -416,7 +416,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "memfd does not exist under Miri")]
     fn more_memory_than_there_is_is_refused_with_both_numbers() {
         let error = create_sealed("a window", MAX_BYTES).unwrap_err().to_string();
-        assert!(error.contains("a window needs 1099511627776 bytes"), "{error}");
+        assert!(error.contains("a window needs 1.0 TiB of memory"), "{error}");
     }
 
     #[test]
