@@ -364,7 +364,7 @@ fn what_the_machine_cannot_hold_is_refused_with_its_memory_named() {
     let kept = node.zeros::<u8>(Device(1), 40_000).unwrap();
     let error = node.zeros::<u8>(Device(1), 40_000).unwrap_err().to_string();
     assert!(
-        error.contains("sram of chip 1") && error.contains("65536"),
+        error.contains("sram of chip 1") && error.contains("64.0 KiB are free"),
         "{error}"
     );
     drop(kept);
